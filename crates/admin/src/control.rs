@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use tidegate_broker::{Ban, Banned, Kept, Setting};
+use tidegate_broker::{Ban, BanKept, Banned, OperatorSetting};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
 
@@ -32,7 +32,7 @@ const REASON_BYTES_MAX: usize = 256;
 type Words = HashMap<String, String>;
 
 pub(crate) async fn limits(State(state): State<Arc<AdminState>>) -> Answered {
-    let (limits, grants) = (state.handle.rates(Setting::Limit), state.handle.rates(Setting::Grant));
+    let (limits, grants) = (state.handle.rates(OperatorSetting::Limit), state.handle.rates(OperatorSetting::Grant));
     let mut by_whom: BTreeMap<Whom, [Option<Rate>; 2]> = BTreeMap::new();
     for (whom, rate) in limits {
         by_whom.entry(whom).or_default()[0] = Some(rate);
@@ -74,12 +74,12 @@ pub(crate) async fn set_limit(State(state): State<Arc<AdminState>>, headers: Hea
         return Err(Problem::usage("\"rate\" or \"entitled\" is missing: \"500/s\", for instance"));
     }
     let mut is_kept = true;
-    for (setting, rate) in [(Setting::Limit, rate), (Setting::Grant, entitled)] {
+    for (setting, rate) in [(OperatorSetting::Limit, rate), (OperatorSetting::Grant, entitled)] {
         if rate.is_some() {
             let kept = set(&state, setting, &whom, rate).await.ok_or_else(|| {
                 Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many limits already")
             })?;
-            is_kept &= kept == Kept::Yes;
+            is_kept &= kept == BanKept::Yes;
         }
     }
     let mut value = limit_json(&whom, [rate, entitled]);
@@ -88,7 +88,7 @@ pub(crate) async fn set_limit(State(state): State<Arc<AdminState>>, headers: Hea
 }
 
 /// It waits for the disk, and others are not to wait for it.
-async fn set(state: &AdminState, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Kept> {
+async fn set(state: &AdminState, setting: OperatorSetting, whom: &Whom, rate: Option<Rate>) -> Option<BanKept> {
     let (handle, whom) = (state.handle.clone(), whom.clone());
     tokio::task::spawn_blocking(move || handle.set_rate(setting, &whom, rate)).await.ok().flatten()
 }
@@ -96,7 +96,7 @@ async fn set(state: &AdminState, setting: Setting, whom: &Whom, rate: Option<Rat
 pub(crate) async fn unset_limit(State(state): State<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let whom = whom(|name| words.get(name).cloned())?;
     let mut is_removed = false;
-    for setting in [Setting::Limit, Setting::Grant] {
+    for setting in [OperatorSetting::Limit, OperatorSetting::Grant] {
         if state.handle.rates(setting).iter().any(|(other, _)| *other == whom) {
             is_removed = true;
             set(&state, setting, &whom, None).await;
@@ -181,7 +181,7 @@ pub(crate) async fn add_ban(State(state): State<Arc<AdminState>>, headers: Heade
     };
     let name = banned_name(&whom);
     let mut value = ban_json(&Ban { whom, left: time, reason });
-    value["kept"] = json!(kept == Kept::Yes);
+    value["kept"] = json!(kept == BanKept::Yes);
     Ok(about(name, json_of(&value)))
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn remove_ban(State(state): State<Arc<AdminState>>, Query(words
     let (handle, whom) = (state.handle.clone(), banned(|name| words.get(name).cloned())?);
     let name = banned_name(&whom);
     if let Ok(Some(kept)) = tokio::task::spawn_blocking(move || handle.unban(&whom)).await {
-        return Ok(about(name, json_of(&json!({ "removed": true, "kept": kept == Kept::Yes }))));
+        return Ok(about(name, json_of(&json!({ "removed": true, "kept": kept == BanKept::Yes }))));
     }
     Err(Problem::new(StatusCode::NOT_FOUND, "no-such-ban", "there is no such ban"))
 }

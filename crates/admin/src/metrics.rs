@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use tidegate_broker::{Beside, Handle, PressureReport};
+use tidegate_broker::{ExtraMetric, Handle, PressureReport};
 use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 use tidegate_core::measures::{CLOSED, Measures};
@@ -40,7 +40,7 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
     messages(&mut page, &stats, &classes);
     load(&mut page, &stats, &pressure, &transitions);
     measures(&mut page, &handle.measures(), &classes);
-    besides(&mut page, &handle.beside());
+    extra_metrics(&mut page, &handle.extra_metrics());
     if let Some(report) = handle.store() {
         parts::store(&mut page, &report.metrics, &report.health);
     }
@@ -166,15 +166,15 @@ fn spreads(family: &mut Family, spreads: &[tidegate_control::Spread], classes: &
 }
 
 /// Numbers of what runs in the same process.
-fn besides(page: &mut MetricsPage, all: &[Beside]) {
+fn extra_metrics(page: &mut MetricsPage, all: &[ExtraMetric]) {
     for family in all.chunk_by(|one, other| one.family == other.family) {
-        let Some(Beside { family: name, help, is_counter, .. }) = family.first() else { continue };
+        let Some(ExtraMetric { family: name, help, is_counter, .. }) = family.first() else { continue };
         // Requests of the smart space are there under the names of SPARQL.
         if *name == "space_requests" {
             continue;
         }
         let shown = page.family(name, if *is_counter { MetricKind::Counter } else { MetricKind::Gauge }, help);
-        for Beside { labels, value, .. } in family {
+        for ExtraMetric { labels, value, .. } in family {
             shown.put_all(labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), *value);
         }
     }

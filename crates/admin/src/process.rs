@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_broker::ask::Question;
-use tidegate_broker::keep::StoreReport;
+use tidegate_broker::store_link::StoreReport;
 
 use crate::ask::ask;
 use crate::body::words_in;

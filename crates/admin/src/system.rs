@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
 use serde_json::{Value, json};
-use tidegate_broker::keep::StoreReport;
+use tidegate_broker::store_link::StoreReport;
 use tidegate_control::Timestamp;
 use tidegate_store::SyncTimes;
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_broker::authenticate::{Authenticator, Credentials, Refusal};
+use tidegate_broker::authenticate::{Authenticator, Credentials, LoginRefusal};
 
 use crate::limits::{NAME_BYTES_MAX, PASSWORD_BYTES_MAX};
 use crate::text::is_principal;
@@ -73,28 +73,28 @@ impl PasswordAuthenticator {
         &self.users
     }
 
-    fn by_certificate(&self, name: &str) -> Result<Arc<str>, Refusal> {
+    fn by_certificate(&self, name: &str) -> Result<Arc<str>, LoginRefusal> {
         // A name with a NUL or a line break may mean one thing to the authority and another to us.
         if !is_principal(name) {
-            return Err(Refusal::NotAuthorized);
+            return Err(LoginRefusal::NotAuthorized);
         }
         match (self.users.name(name), self.settings.certificate_users) {
             (Some(known), _) => Ok(Arc::clone(known)),
             (None, CertificateUsers::Any) => Ok(name.into()),
-            (None, CertificateUsers::MustExist) => Err(Refusal::NotAuthorized),
+            (None, CertificateUsers::MustExist) => Err(LoginRefusal::NotAuthorized),
         }
     }
 
-    fn by_password(&self, name: &str, password: &[u8]) -> Result<Arc<str>, Refusal> {
+    fn by_password(&self, name: &str, password: &[u8]) -> Result<Arc<str>, LoginRefusal> {
         match self.users.verify(name, password) {
-            PasswordVerdict::Right => self.users.name(name).map(Arc::clone).ok_or(Refusal::BadUserNameOrPassword),
+            PasswordVerdict::Right => self.users.name(name).map(Arc::clone).ok_or(LoginRefusal::BadUserNameOrPassword),
             PasswordVerdict::Wrong | PasswordVerdict::UnknownUser | PasswordVerdict::TooLong => {
-                Err(Refusal::BadUserNameOrPassword)
+                Err(LoginRefusal::BadUserNameOrPassword)
             }
         }
     }
 
-    fn check_client_id(&self, client_id: &str, user: Option<&str>) -> Result<(), Refusal> {
+    fn check_client_id(&self, client_id: &str, user: Option<&str>) -> Result<(), LoginRefusal> {
         if self.settings.client_ids == ClientIds::Free || client_id.is_empty() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl PasswordAuthenticator {
             // A certificate's user need not be in the file; then the identifier has no owner there, or a shorter one.
             (Some(user), owner) => is_id_of(user, client_id) && owner.is_none_or(|owner| owner.len() <= user.len()),
         };
-        if is_own { Ok(()) } else { Err(Refusal::NotAuthorized) }
+        if is_own { Ok(()) } else { Err(LoginRefusal::NotAuthorized) }
     }
 
     /// The user whose identifier this is: with users `a` and `a-b`, the identifier `a-b-1` belongs to `a-b`, else `a`
@@ -124,15 +124,15 @@ impl Authenticator for PasswordAuthenticator {
         certificate_name.is_none() && user_name.is_some() && has_hash_to_compute
     }
 
-    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
         let Credentials { client_id, user_name, password, certificate_name } = credentials;
         let user = match (certificate_name, user_name, password) {
             (Some(name), ..) => Some(self.by_certificate(name)?),
             (None, Some(name), Some(password)) => Some(self.by_password(name, password)?),
             // Half of the credentials is none, whoever it would be: no need to hash anything.
-            (None, Some(_), None) | (None, None, Some(_)) => return Err(Refusal::BadUserNameOrPassword),
+            (None, Some(_), None) | (None, None, Some(_)) => return Err(LoginRefusal::BadUserNameOrPassword),
             (None, None, None) if self.settings.anonymous == AnonymousClients::Admit => None,
-            (None, None, None) => return Err(Refusal::NotAuthorized),
+            (None, None, None) => return Err(LoginRefusal::NotAuthorized),
         };
         self.check_client_id(client_id, user.as_deref())?;
         Ok(user)

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_auth::{AnonymousClients, AuthSettings, CertificateUsers, ClientIds, PasswordAuthenticator, Users};
-use tidegate_broker::authenticate::{Authenticator, Credentials, Refusal};
+use tidegate_broker::authenticate::{Authenticator, Credentials, LoginRefusal};
 
 const HASH: &str =
     "$6$8RFzANNkUWT62fin$Nf3fG9LGsfghMMgW0x56EDZ095JBVSIebWIKaCmGtKqQpwA3jyyGNfDl5alxQUwO9u7D7wviZzMly6BqYi1Zuw==";
@@ -49,7 +49,7 @@ fn the_right_password_gives_the_name_and_everything_else_the_same_refusal() {
         Credentials { user_name: None, ..password("", "wonderland") },
     ];
     for credentials in wrong {
-        assert_eq!(door.authenticate(&credentials), Err(Refusal::BadUserNameOrPassword), "{credentials:?}");
+        assert_eq!(door.authenticate(&credentials), Err(LoginRefusal::BadUserNameOrPassword), "{credentials:?}");
     }
 }
 
@@ -68,11 +68,11 @@ fn f072_whoever_was_let_in_may_stay_while_it_is_still_known() {
 
 #[test]
 fn anonymous_clients_are_refused_unless_admitted() {
-    assert_eq!(strict().authenticate(&nothing()), Err(Refusal::NotAuthorized));
+    assert_eq!(strict().authenticate(&nothing()), Err(LoginRefusal::NotAuthorized));
     let open = authenticator(AuthSettings { anonymous: AnonymousClients::Admit, ..AuthSettings::default() });
     assert_eq!(open.authenticate(&nothing()), Ok(None));
     // Showing a wrong password is not the same as showing none.
-    assert_eq!(open.authenticate(&password("nobody", "x")), Err(Refusal::BadUserNameOrPassword));
+    assert_eq!(open.authenticate(&password("nobody", "x")), Err(LoginRefusal::BadUserNameOrPassword));
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_certificate_wins_over_a_password() {
     let door = strict();
     let both = Credentials { certificate_name: Some("alice".into()), ..password("a", "wrong") };
     assert_eq!(door.authenticate(&both), Ok(Some(named("alice"))));
-    assert_eq!(door.authenticate(&certificate("stranger")), Err(Refusal::NotAuthorized));
+    assert_eq!(door.authenticate(&certificate("stranger")), Err(LoginRefusal::NotAuthorized));
     let both = Credentials { certificate_name: Some("stranger".into()), ..password("a", "wonderland") };
-    assert_eq!(door.authenticate(&both), Err(Refusal::NotAuthorized));
+    assert_eq!(door.authenticate(&both), Err(LoginRefusal::NotAuthorized));
     let any = authenticator(AuthSettings { certificate_users: CertificateUsers::Any, ..AuthSettings::default() });
     assert_eq!(any.authenticate(&certificate("urn:dev:42")), Ok(Some(named("urn:dev:42"))));
 }
@@ -91,7 +91,7 @@ fn a_certificate_wins_over_a_password() {
 fn f078_names_of_certificates_with_control_characters_are_refused() {
     let any = authenticator(AuthSettings { certificate_users: CertificateUsers::Any, ..AuthSettings::default() });
     for name in ["", "alice\0", "alice\0.evil", "alice\n", "\u{7f}", &"x".repeat(300)] {
-        assert_eq!(any.authenticate(&certificate(name)), Err(Refusal::NotAuthorized), "{name:?}");
+        assert_eq!(any.authenticate(&certificate(name)), Err(LoginRefusal::NotAuthorized), "{name:?}");
     }
 }
 
@@ -117,7 +117,7 @@ fn f081_client_ids_are_bound_to_their_user() {
     {
         Ok(_) => true,
         Err(refusal) => {
-            assert_eq!(refusal, Refusal::NotAuthorized);
+            assert_eq!(refusal, LoginRefusal::NotAuthorized);
             false
         }
     };
@@ -141,7 +141,7 @@ fn f081_client_ids_are_bound_to_their_user() {
 fn a_wrong_password_is_told_before_a_wrong_client_id() {
     let door = authenticator(AuthSettings { client_ids: ClientIds::BoundToUser, ..AuthSettings::default() });
     let credentials = Credentials { client_id: "other".into(), ..password("alice", "wrong") };
-    assert_eq!(door.authenticate(&credentials), Err(Refusal::BadUserNameOrPassword));
+    assert_eq!(door.authenticate(&credentials), Err(LoginRefusal::BadUserNameOrPassword));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tidegate_broker::Broker;
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
-use tidegate_broker::keep::StoreConfig;
+use tidegate_broker::store_link::StoreConfig;
 use tidegate_core::access::Open;
 use tidegate_core::settings::Settings;
 use tidegate_store::Durability;

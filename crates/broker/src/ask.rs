@@ -1,6 +1,6 @@
 //! Questions of an operator to the shards, and their answers.
 //!
-//! A question is a letter like all others; a shard answers it at the end of a turn, within a bounded piece of work, by
+//! A question is a message like all others; a shard answers it at the end of a turn, within a bounded piece of work, by
 //! calling what came with it. Whoever asks for a list gets a page of it and asks for the next. No more than
 //! `QUESTIONS_MAX` are under way at the same time, so that curiosity cannot hold up those who are connected.
 
@@ -15,7 +15,7 @@ use tidegate_core::{Arrivals, Shard};
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::departed::Departed;
-use crate::seat::Seat;
+use crate::permit::Permit;
 
 /// What an operator may ask one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,14 +112,14 @@ pub struct Busy;
 pub type Reply = Box<dyn FnOnce(Answer) + Send>;
 
 /// A question on its way.
-pub(crate) struct Asked {
+pub(crate) struct AskedQuestion {
     pub(crate) question: Question,
     pub(crate) reply: Reply,
     /// Its place among the questions under way.
-    pub(crate) seat: Seat,
+    pub(crate) permit: Permit,
 }
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for AskedQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.question.fmt(f)
     }

@@ -19,7 +19,7 @@ pub struct Credentials {
 
 /// Why a client is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LoginRefusal {
     /// Wrong user name or password: 0x86 (4 before MQTT 5).
     BadUserNameOrPassword,
     /// Known, but not allowed: 0x87 (5 before MQTT 5).
@@ -32,7 +32,7 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
     fn is_slow(&self, credentials: &Credentials) -> bool;
 
     /// The user that this is; `None` for an anonymous client that is let in.
-    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal>;
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal>;
 
     /// Whether a client that was let in as this user may still be there: the user exists, and the identifier is one of
     /// its own. Fast; asked after a reload, and where a password was right a moment ago.
@@ -51,7 +51,7 @@ impl Authenticator for Anonymous {
         false
     }
 
-    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
         Ok(credentials.certificate_name.as_deref().map(Arc::from))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::settings::Settings;
 
-use crate::keep::StoreConfig;
+use crate::store_link::StoreConfig;
 
 /// Configuration of the process.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Default for Config {
     }
 }
 
-/// One door.
+/// One listener.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// What is spoken there.
@@ -71,7 +71,7 @@ pub struct Listener {
     pub tls: Option<TlsFiles>,
 }
 
-/// What is spoken at a door.
+/// What is spoken at a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerKind {
     /// MQTT over TCP.

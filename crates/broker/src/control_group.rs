@@ -9,7 +9,7 @@
 /// The least limit of memory among the groups of a process, if any has one. `read` gives the text of a file.
 pub(crate) fn memory_limit(groups: &str, mounts: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
-    let groups = groups.lines().filter_map(Group::parse);
+    let groups = groups.lines().filter_map(CgroupLine::parse);
     let folders = groups.flat_map(|group| folders(&group, &mounts));
     let limits = folders.filter_map(|(version, folder)| {
         let texts = version.files().map(|file| read(&format!("{folder}/{file}")));
@@ -19,12 +19,12 @@ pub(crate) fn memory_limit(groups: &str, mounts: &str, read: impl Fn(&str) -> Op
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     One,
     Two,
 }
 
-impl Version {
+impl CgroupVersion {
     /// Where limits are. `memory.high` ends nobody, but whoever is above it is slowed until it is useless. `memory.stat`
     /// of version 1 knows of groups that are above the mount, and cannot be seen in a container.
     const fn files(self) -> [&'static str; 2] {
@@ -44,18 +44,18 @@ fn limit(text: &str) -> Option<u64> {
 
 /// A line of `/proc/self/cgroup`: `4:memory:/system.slice/x.service`, or `0::/…` in version 2.
 #[derive(Debug)]
-struct Group<'a> {
-    version: Version,
+struct CgroupLine<'a> {
+    version: CgroupVersion,
     path: &'a str,
 }
 
-impl<'a> Group<'a> {
+impl<'a> CgroupLine<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let version = match (number, controllers) {
-            ("0", "") => Version::Two,
-            _ if controllers.split(',').any(|name| name == "memory") => Version::One,
+            ("0", "") => CgroupVersion::Two,
+            _ if controllers.split(',').any(|name| name == "memory") => CgroupVersion::One,
             _ => return None,
         };
         Some(Self { version, path: path.strip_suffix(" (deleted)").unwrap_or(path) })
@@ -65,7 +65,7 @@ impl<'a> Group<'a> {
 /// A line of `/proc/self/mountinfo` that shows groups: `35 31 0:32 /its/root /where rw - cgroup cgroup rw,memory`.
 #[derive(Debug)]
 struct Mount {
-    version: Version,
+    version: CgroupVersion,
     root: String,
     point: String,
 }
@@ -75,8 +75,8 @@ impl Mount {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
         let version = match (kind.next()?, kind.nth(1)) {
-            ("cgroup2", _) => Version::Two,
-            ("cgroup", Some(options)) if options.split(',').any(|option| option == "memory") => Version::One,
+            ("cgroup2", _) => CgroupVersion::Two,
+            ("cgroup", Some(options)) if options.split(',').any(|option| option == "memory") => CgroupVersion::One,
             _ => return None,
         };
         let mut place = place.split(' ').skip(3);
@@ -105,7 +105,7 @@ fn unescape(text: &str) -> String {
 
 /// The folders of a group and of those around it, as far as they are mounted. A container may be shown a mount whose
 /// root it cannot name: then the mount itself is the best that is known.
-fn folders(group: &Group<'_>, mounts: &[Mount]) -> Vec<(Version, String)> {
+fn folders(group: &CgroupLine<'_>, mounts: &[Mount]) -> Vec<(CgroupVersion, String)> {
     let mounts = || mounts.iter().filter(|mount| mount.version == group.version);
     let mut found = Vec::new();
     for mount in mounts() {

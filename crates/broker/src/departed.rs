@@ -14,7 +14,7 @@ use tidegate_core::report::Parting;
 use tidegate_wire_mqtt::Version;
 
 use crate::ask::{Answer, Closed};
-use crate::journal::in_words;
+use crate::event_log::in_words;
 use crate::limits::{CLOSED_MAX, CLOSED_PER_PAGE, CLOSED_TEXT_BYTES_MAX};
 
 /// Bytes of one reason for a loss: its place in the list of all, and how many.

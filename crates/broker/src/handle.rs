@@ -15,26 +15,26 @@ use tidegate_core::settings::Rate;
 use tidegate_core::{Whom, shard_of};
 use tidegate_store::{RecoveryReport, StoreError};
 
-use crate::ask::{Answer, Asked, Busy, Question};
-use crate::authenticate::{Authenticator, Credentials, Refusal};
+use crate::ask::{Answer, AskedQuestion, Busy, Question};
+use crate::authenticate::{Authenticator, Credentials, LoginRefusal};
 use crate::bans::{Ban, Banned};
-use crate::common::Common;
 use crate::config::{Config, ListenerKind};
-use crate::door::{Door, load_tls};
 use crate::inbox::lock;
-use crate::keep::{Kept, StoreReport, Ticket};
 use crate::known::{Acquaintance, NO_RULES};
-use crate::letter::{Letter, Rules};
 use crate::limits::QUESTIONS_MAX;
-use crate::operator::Setting;
-use crate::password::{Asker, Question as PasswordQuestion};
+use crate::listener::{OpenListener, load_tls};
+use crate::operator::OperatorSetting;
+use crate::password::{CheckRequester, PasswordCheck as PasswordQuestion};
 use crate::pressure::PressureReport;
+use crate::shared_state::SharedState;
+use crate::store_link::{BanKept, BanTicket, StoreReport};
+use crate::thread_message::{Rules, ThreadMessage};
 
 /// A running broker, for those who look after it.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    common: Arc<Common>,
-    doors: Vec<Arc<Door>>,
+    shared: Arc<SharedState>,
+    listeners: Vec<Arc<OpenListener>>,
 }
 
 /// Why a password was not looked at.
@@ -47,12 +47,12 @@ pub enum NotAsked {
 }
 
 impl Handle {
-    pub(crate) fn new(common: Arc<Common>, doors: Vec<Arc<Door>>) -> Self {
-        Self { common, doors }
+    pub(crate) fn new(shared: Arc<SharedState>, listeners: Vec<Arc<OpenListener>>) -> Self {
+        Self { shared, listeners }
     }
 
-    pub(crate) fn common(&self) -> &Common {
-        &self.common
+    pub(crate) fn shared(&self) -> &SharedState {
+        &self.shared
     }
 
     /// Asks a shard. The answer is told on the shard's thread, which must not be kept waiting; it is never told if the
@@ -63,25 +63,25 @@ impl Handle {
         question: Question,
         reply: impl FnOnce(Answer) + Send + 'static,
     ) -> Result<(), Busy> {
-        let inbox = self.common.inboxes.get(shard).ok_or(Busy)?;
-        let seat = self.common.asking.take(QUESTIONS_MAX).ok_or(Busy)?;
-        let asked = Asked { question, reply: Box::new(reply), seat };
-        inbox.send(Letter::Ask(Box::new(asked))).map_err(|_| Busy)
+        let inbox = self.shared.inboxes.get(shard).ok_or(Busy)?;
+        let permit = self.shared.asking.take(QUESTIONS_MAX).ok_or(Busy)?;
+        let asked = AskedQuestion { question, reply: Box::new(reply), permit };
+        inbox.send(ThreadMessage::Ask(Box::new(asked))).map_err(|_| Busy)
     }
 
     /// How the store is; none without one, or after the end.
     pub fn store(&self) -> Option<StoreReport> {
-        self.common.keeper.as_ref()?.report()
+        self.shared.store.as_ref()?.report()
     }
 
     /// Copies the store as it is now into a directory that is not there yet; the broker goes on meanwhile.
     pub fn backup(&self, to: &Path) -> Result<RecoveryReport, StoreError> {
-        self.common.keeper.as_ref().ok_or(StoreError::Failed)?.backup(to)
+        self.shared.store.as_ref().ok_or(StoreError::Failed)?.backup(to)
     }
 
     /// How many shards there are to ask.
     pub fn shards(&self) -> usize {
-        self.common.inboxes.len()
+        self.shared.inboxes.len()
     }
 
     /// The shard that knows this client.
@@ -97,128 +97,128 @@ impl Handle {
         authenticator: Arc<dyn Authenticator>,
         credentials: Credentials,
         from: IpAddr,
-        reply: impl FnOnce(Result<Option<Arc<str>>, Refusal>) + Send + 'static,
+        reply: impl FnOnce(Result<Option<Arc<str>>, LoginRefusal>) + Send + 'static,
     ) -> Result<(), NotAsked> {
-        let common = Arc::clone(&self.common);
+        let shared = Arc::clone(&self.shared);
         let user = credentials.user_name.clone().unwrap_or_default();
-        let print = common.known.print(&credentials);
+        let print = shared.known.print(&credentials);
         // Behind a proxy everybody has one address: whoever guesses there must not lock out whoever knows.
         let is_stranger = print.is_none_or(|print| {
-            common.known.find(&print, common.generation(), common.clock.now()) == Acquaintance::Stranger
+            shared.known.find(&print, shared.generation(), shared.clock.now()) == Acquaintance::Stranger
         });
-        let wait = is_stranger.then(|| lock(&common.attempts).wait(from, &user, common.clock.now())).flatten();
+        let wait = is_stranger.then(|| lock(&shared.attempts).wait(from, &user, shared.clock.now())).flatten();
         if let Some(wait) = wait {
             return Err(NotAsked::Wait(wait));
         }
-        let note = move |verdict: Result<Option<Arc<str>>, Refusal>| {
-            let now = common.clock.now();
+        let note = move |verdict: Result<Option<Arc<str>>, LoginRefusal>| {
+            let now = shared.clock.now();
             match (&verdict, print) {
-                (Err(Refusal::BadUserNameOrPassword), print) => {
-                    lock(&common.attempts).failed(from, &user, now);
+                (Err(LoginRefusal::BadUserNameOrPassword), print) => {
+                    lock(&shared.attempts).failed(from, &user, now);
                     if let Some(print) = print {
-                        common.known.forget(&print);
+                        shared.known.forget(&print);
                     }
                 }
                 (Ok(name), print) => {
-                    lock(&common.attempts).succeeded(from, &user);
+                    lock(&shared.attempts).succeeded(from, &user);
                     if let Some((name, print)) = name.as_ref().zip(print).filter(|_| is_stranger) {
                         // By whose rules is for the caller to know: worth a hash, and never more.
-                        common.known.note(print, Arc::clone(name), NO_RULES, now);
+                        shared.known.note(print, Arc::clone(name), NO_RULES, now);
                     }
                 }
-                (Err(Refusal::NotAuthorized), _) => {}
+                (Err(LoginRefusal::NotAuthorized), _) => {}
             }
             reply(verdict);
         };
-        let asker = Asker::Caller(Box::new(note));
+        let asker = CheckRequester::Caller(Box::new(note));
         let question = PasswordQuestion { asker, credentials, authenticator, generation: 0, from, print: None };
-        self.common.questions.ask(question).map_err(|Busy| NotAsked::Busy)
+        self.shared.questions.ask(question).map_err(|Busy| NotAsked::Busy)
     }
 
     /// The time by the broker's own clock, which all its answers use.
     pub fn now(&self) -> Timestamp {
-        self.common.clock.now()
+        self.shared.clock.now()
     }
 
     /// Counters, summed over shards, not older than a tenth of a second.
     pub fn stats(&self) -> Stats {
-        self.common.stats()
+        self.shared.stats()
     }
 
     /// What was measured, summed over shards; as old as the counters.
     pub fn measures(&self) -> Measures {
-        self.common.measures()
+        self.shared.measures()
     }
 
     /// Sockets that are open, in whatever state; and those of them in a handshake.
     pub fn sockets(&self) -> (usize, usize) {
-        (self.common.connections.taken(), self.common.handshakes.taken())
+        (self.shared.connections.taken(), self.shared.handshakes.taken())
     }
 
     /// Where it listens, with real ports.
     pub fn addresses(&self) -> Vec<(ListenerKind, SocketAddr)> {
-        self.doors.iter().map(|door| (door.kind, door.address)).collect()
+        self.listeners.iter().map(|listener| (listener.kind, listener.address)).collect()
     }
 
     /// How hard the broker is pressed, and how much of its memory is used.
     pub fn pressure(&self) -> PressureReport {
-        self.common.pressure.report(self.common.clock.now())
+        self.shared.pressure.report(self.shared.clock.now())
     }
 
     /// Charges memory that is no shard's to the budget; false if there is no room.
     pub fn take_memory(&self, bytes: usize) -> bool {
-        self.common.pressure.budget.take_beside(bytes as u64)
+        self.shared.pressure.budget.take_beside(bytes as u64)
     }
 
     /// So much of it is not used any more.
     pub fn give_memory(&self, bytes: usize) {
-        self.common.pressure.budget.give_beside(bytes as u64);
+        self.shared.pressure.budget.give_beside(bytes as u64);
     }
 
     /// How often the level has become each of the five, from 0 to 4.
     pub fn transitions(&self) -> [u64; 5] {
-        self.common.pressure.transitions()
+        self.shared.pressure.transitions()
     }
 
     /// The names of the classes; the counters of each are at the same place in [`Stats::by_class`].
     pub fn classes(&self) -> Vec<String> {
-        lock(&self.common.classes).clone()
+        lock(&self.shared.classes).clone()
     }
 
     /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. None: there
     /// are too many bans already. It holds at once; this returns when it is kept, or after 2 s of a disk that does not
     /// take it.
-    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> Option<Kept> {
-        let ticket = self.common.ban(whom.clone(), time, reason, self.common.clock.now())?;
-        self.common.tell_all(|| Letter::Expel(Box::new(whom.clone().normal())));
+    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> Option<BanKept> {
+        let ticket = self.shared.ban(whom.clone(), time, reason, self.shared.clock.now())?;
+        self.shared.tell_all(|| ThreadMessage::Expel(Box::new(whom.clone().normal())));
         Some(self.is_kept(ticket))
     }
 
     /// Ends a ban; none if there was none. Returns as [`Handle::ban`] does.
-    pub fn unban(&self, whom: &Banned) -> Option<Kept> {
-        let ticket = self.common.unban(whom.clone())?;
+    pub fn unban(&self, whom: &Banned) -> Option<BanKept> {
+        let ticket = self.shared.unban(whom.clone())?;
         Some(self.is_kept(ticket))
     }
 
-    fn is_kept(&self, ticket: Ticket) -> Kept {
-        self.common.keeper.as_ref().map_or(Kept::No, |keeper| keeper.is_kept(ticket))
+    fn is_kept(&self, ticket: BanTicket) -> BanKept {
+        self.shared.store.as_ref().map_or(BanKept::No, |store| store.is_kept(ticket))
     }
 
     /// All bans that have not ended.
     pub fn bans(&self) -> Vec<Ban> {
-        lock(&self.common.bans).list(self.common.clock.now())
+        lock(&self.shared.bans).list(self.shared.clock.now())
     }
 
     /// Limits the messages of a client or user, or entitles it to so many; or (`None`) stops doing so. None: there are too
     /// many already. Returns as [`Handle::ban`] does.
-    pub fn set_rate(&self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Kept> {
-        let ticket = self.common.set_rate(setting, whom, rate)?;
+    pub fn set_rate(&self, setting: OperatorSetting, whom: &Whom, rate: Option<Rate>) -> Option<BanKept> {
+        let ticket = self.shared.set_rate(setting, whom, rate)?;
         Some(self.is_kept(ticket))
     }
 
     /// The limits, or the grants, of single clients and users.
-    pub fn rates(&self, setting: Setting) -> Vec<(Whom, Rate)> {
-        lock(&self.common.limits).list(setting)
+    pub fn rates(&self, setting: OperatorSetting) -> Vec<(Whom, Rate)> {
+        lock(&self.shared.limits).list(setting)
     }
 
     /// See [`crate::Broker::reload`].
@@ -229,15 +229,15 @@ impl Handle {
         policy: Arc<dyn Policy>,
     ) -> io::Result<()> {
         let certificates: io::Result<Vec<_>> = config.listeners.iter().map(load_tls).collect();
-        for ((door, listener), certificate) in self.doors.iter().zip(&config.listeners).zip(certificates?) {
-            if let Some(certificate) = certificate.filter(|_| listener.kind == door.kind) {
-                door.replace_tls(certificate);
+        for ((open, listener), certificate) in self.listeners.iter().zip(&config.listeners).zip(certificates?) {
+            if let Some(certificate) = certificate.filter(|_| listener.kind == open.kind) {
+                open.replace_tls(certificate);
             }
         }
-        let rules = Rules::new(config, authenticator, policy, self.common.next_generation());
-        self.common.pressure.budget.set_max(rules.memory_max);
-        self.common.show_rules(&rules);
-        self.common.tell_all(|| Letter::Reload(Box::new(rules.clone())));
+        let rules = Rules::new(config, authenticator, policy, self.shared.next_generation());
+        self.shared.pressure.budget.set_max(rules.memory_max);
+        self.shared.show_rules(&rules);
+        self.shared.tell_all(|| ThreadMessage::Reload(Box::new(rules.clone())));
         Ok(())
     }
 }

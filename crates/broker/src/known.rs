@@ -35,15 +35,15 @@ pub(crate) enum Acquaintance {
 
 /// The table, shared by all threads.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownPasswords {
     /// None without randomness: then nobody is known.
     key: Option<hmac::Key>,
-    table: Mutex<Table>,
+    table: Mutex<KnownTable>,
 }
 
 /// When the young fill their half, they become the old, and the old are forgotten; whoever is seen is young.
 #[derive(Debug, Default)]
-struct Table {
+struct KnownTable {
     young: BTreeMap<Print, Proof>,
     old: BTreeMap<Print, Proof>,
 }
@@ -61,7 +61,7 @@ pub(crate) const NO_RULES: u64 = u64::MAX;
 /// How long a password that was right by earlier rules does not wait because of wrong ones.
 const FAMILIAR_FOR: Duration = Duration::from_secs(86_400);
 
-impl Known {
+impl KnownPasswords {
     pub(crate) fn new() -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         Self { key, table: Mutex::default() }
@@ -103,7 +103,7 @@ impl Known {
     }
 }
 
-impl Table {
+impl KnownTable {
     fn take(&mut self, print: &Print) -> Option<Proof> {
         let old = self.old.remove(print);
         self.young.remove(print).or(old)
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn f132_right_passwords_are_known_for_a_while_and_by_the_rules_that_hold() {
-        let known = Known::new();
+        let known = KnownPasswords::new();
         let print = |user, password| known.print(&shown(user, password)).unwrap();
         let right = print("ann", "right");
         assert_eq!(known.find(&right, 1, NOW), Acquaintance::Stranger);
@@ -149,12 +149,12 @@ mod tests {
         known.note(right, "ann".into(), 1, NOW);
         known.forget(&right);
         assert_eq!(known.find(&right, 1, NOW), Acquaintance::Stranger);
-        assert_ne!(Known::new().print(&shown("ann", "right")), Some(right), "a key of its own");
+        assert_ne!(KnownPasswords::new().print(&shown("ann", "right")), Some(right), "a key of its own");
     }
 
     #[test]
     fn the_table_is_bounded_and_keeps_those_that_come_back() {
-        let known = Known::new();
+        let known = KnownPasswords::new();
         let print = |n: usize| {
             let mut print = [0; 32];
             print[..8].copy_from_slice(&n.to_le_bytes());

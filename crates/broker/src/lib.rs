@@ -2,7 +2,7 @@
 //!
 //! Here live sockets, clocks, threads and chance; nothing here decides what a client may do or who gets which message.
 //! One thread per shard drives one [`tidegate_core::Shard`] by a readiness loop (`shard_thread`). A new socket is a
-//! *visitor* until its CONNECT has been read and its sender is known (`visitor`), then it is handed to the thread that
+//! *handshake* until its CONNECT has been read and its sender is known (`handshake`), then it is handed to the thread that
 //! owns its session, and becomes a *connection* (`shard_thread::connection`).
 //!
 //! Invariants worth naming:
@@ -14,42 +14,42 @@ pub mod ask;
 mod attempts;
 pub mod authenticate;
 mod bans;
-mod beside;
 mod chance;
 mod clock;
-mod common;
 pub mod config;
 mod control_group;
 mod departed;
-mod door;
+mod event_log;
+mod extra_metrics;
 mod first_packet;
 mod handle;
+mod handshake;
+mod handshakes;
 mod inbox;
-mod journal;
-pub mod keep;
 mod known;
-mod letter;
 mod limits;
 mod link;
+mod listener;
 mod machine;
 mod operator;
 mod password;
+mod permit;
 mod pressure;
-mod pulse;
-mod seat;
 mod shard_thread;
+mod shared_state;
+pub mod store_link;
 mod system;
 mod tap;
+mod thread_message;
 mod tls;
-mod visitor;
-mod visitors;
+mod watchdog;
 mod websocket;
 
-/// How a door reads what comes before the core: for whoever drives it without sockets (`fuzz/`).
+/// How a listener reads what comes before the core: for whoever drives it without sockets (`fuzz/`).
 #[doc(hidden)]
 pub mod doorway {
     pub use crate::first_packet::{First, connect_limits, first_packet};
-    pub use crate::websocket::{CloseCode, Control, Decoder, Pages, Upgrade, upgrade};
+    pub use crate::websocket::{AllowedPages, CloseCode, ControlFrame, Decoder, Upgrade, upgrade};
 }
 
 use std::io;
@@ -67,30 +67,30 @@ use tidegate_store::Vital;
 
 use authenticate::Authenticator;
 pub use bans::{Ban, Banned};
-pub use beside::{Beside, Source};
 use chance::Chance;
 use clock::Clock;
-use common::Common;
 use config::{Config, ListenerKind};
-use door::Door;
+pub use extra_metrics::{ExtraMetric, Source};
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
-pub use keep::Kept;
-use keep::{Keeper, Opening, Scribe};
-use letter::{Letter, Rules};
 use limits::SHARDS_MAX;
-pub use operator::Setting;
+use listener::OpenListener;
+pub use operator::OperatorSetting;
 use password::Questions;
 pub use pressure::PressureReport;
-pub use pulse::Pulse;
-use shard_thread::{INBOX, OpenDoor, ShardThread};
+use shard_thread::{AcceptingListener, INBOX, ShardThread};
+use shared_state::SharedState;
+pub use store_link::BanKept;
+use store_link::{Opening, ShardWriter, StoreHandle};
 pub use tap::{Mapped, Tap, Tapped};
+use thread_message::{Rules, ThreadMessage};
+pub use watchdog::Watchdog;
 
 /// A running broker. Dropping it is a shutdown, too.
 #[derive(Debug)]
 pub struct Broker {
-    common: Arc<Common>,
-    doors: Vec<Arc<Door>>,
+    shared: Arc<SharedState>,
+    listeners: Vec<Arc<OpenListener>>,
     threads: Vec<JoinHandle<()>>,
     passwords: Vec<JoinHandle<()>>,
     opening: Option<Opening>,
@@ -119,10 +119,10 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
-        let open: io::Result<Vec<_>> = config.listeners.iter().map(Door::open).collect();
-        let mut open: Vec<OpenDoor> =
-            open?.into_iter().map(|(door, socket)| OpenDoor { door, socket, try_at: None }).collect();
-        let doors = open.iter().map(|open| Arc::clone(&open.door)).collect();
+        let open: io::Result<Vec<_>> = config.listeners.iter().map(OpenListener::open).collect();
+        let mut open: Vec<AcceptingListener> =
+            open?.into_iter().map(|(listener, socket)| AcceptingListener { listener, socket, try_at: None }).collect();
+        let listeners = open.iter().map(|open| Arc::clone(&open.listener)).collect();
 
         let polls: io::Result<Vec<Poll>> = (0..shards(config.shards)).map(|_| Poll::new()).collect();
         let polls = polls?;
@@ -131,37 +131,37 @@ impl Broker {
         let questions = Arc::new(Questions::new(config.password_threads));
         let rules = Rules::new(&config, authenticator, policy, 0);
         let mut made = make_shards(polls.len(), &rules);
-        let (mut keeper, mut first, mut opening) = (None, vec![Vec::new(); polls.len()], None);
+        let (mut store, mut first, mut opening) = (None, vec![Vec::new(); polls.len()], None);
         let (mut bans, mut rates) = (Vec::new(), Vec::new());
-        if let Some(store) = &config.store {
-            let opened = Keeper::open(store, &mut made, clock.now())?;
-            keeper = Some(Arc::new(opened.keeper));
+        if let Some(settings) = &config.store {
+            let opened = StoreHandle::open(settings, &mut made, clock.now())?;
+            store = Some(Arc::new(opened.store));
             (opening, first) = (Some(opened.opening), opened.first);
             (bans, rates) = (opened.bans, opened.rates);
         }
-        let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max, keeper));
-        common.show_rules(&rules);
+        let shared = Arc::new(SharedState::new(clock, inboxes?, questions, rules.memory_max, store));
+        shared.show_rules(&rules);
         for Ban { whom, left, reason } in bans {
-            inbox::lock(&common.bans).add(whom, left, &reason, common.clock.now());
+            inbox::lock(&shared.bans).add(whom, left, &reason, shared.clock.now());
         }
         for (setting, whom, rate) in rates {
             // The shards have no thread yet.
             for shard in &mut made {
                 let _ = match setting {
-                    Setting::Limit => shard.set_limit(&whom, Some(rate), common.clock.now()),
-                    Setting::Grant => shard.set_grant(&whom, Some(rate), common.clock.now()),
+                    OperatorSetting::Limit => shard.set_limit(&whom, Some(rate), shared.clock.now()),
+                    OperatorSetting::Grant => shard.set_grant(&whom, Some(rate), shared.clock.now()),
                 };
             }
-            inbox::lock(&common.limits).put(setting, &whom, Some(rate));
+            inbox::lock(&shared.limits).put(setting, &whom, Some(rate));
         }
 
-        let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
-        let mut broker = Self { common, doors, threads: Vec::new(), passwords, opening };
+        let passwords = password::start(config.password_threads, &shared.questions, &shared.inboxes)?;
+        let mut broker = Self { shared, listeners, threads: Vec::new(), passwords, opening };
         for (index, ((poll, shard), first)) in polls.into_iter().zip(made).zip(first).enumerate() {
-            let (common, rules) = (Arc::clone(&broker.common), rules.clone());
-            let shard = (shard, broker.scribe(index, first));
-            // The first thread has all the doors.
-            let shard = ShardThread::new(index, common, rules, poll, core::mem::take(&mut open), shard)?;
+            let (shared, rules) = (Arc::clone(&broker.shared), rules.clone());
+            let shard = (shard, broker.shard_writer(index, first));
+            // The first thread has all the listeners.
+            let shard = ShardThread::new(index, shared, rules, poll, core::mem::take(&mut open), shard)?;
             let builder = thread::Builder::new().name(format!("shard-{index}"));
             broker.threads.push(builder.spawn(move || {
                 let _vital = Vital::guard();
@@ -171,13 +171,13 @@ impl Broker {
         Ok(broker)
     }
 
-    fn scribe(&self, index: usize, first: Vec<tidegate_store::RecordBatch>) -> Option<Scribe> {
-        let keeper = self.common.keeper.as_ref()?;
-        let inboxes = Arc::clone(&self.common.inboxes);
-        // A letter, not only a call: the thread may be about to fall asleep.
-        let wake = move || drop(inboxes.get(index).map(|inbox| inbox.send(Letter::Kept)));
-        let ways = (keeper.producer(wake.clone())?, keeper.desk(wake)?);
-        Some(Scribe::new(Arc::clone(keeper), ways, first, index == 0, self.common.clock.now()))
+    fn shard_writer(&self, index: usize, first: Vec<tidegate_store::RecordBatch>) -> Option<ShardWriter> {
+        let store = self.shared.store.as_ref()?;
+        let inboxes = Arc::clone(&self.shared.inboxes);
+        // A message, not only a call: the thread may be about to fall asleep.
+        let wake = move || drop(inboxes.get(index).map(|inbox| inbox.send(ThreadMessage::Kept)));
+        let ways = (store.producer(wake.clone())?, store.page_reader(wake)?);
+        Some(ShardWriter::new(Arc::clone(store), ways, first, index == 0, self.shared.clock.now()))
     }
 
     /// What the store had to say when it was opened; none without a store.
@@ -187,7 +187,7 @@ impl Broker {
 
     /// Where it listens, with real ports.
     pub fn addresses(&self) -> Vec<(ListenerKind, SocketAddr)> {
-        self.doors.iter().map(|door| (door.kind, door.address)).collect()
+        self.listeners.iter().map(|listener| (listener.kind, listener.address)).collect()
     }
 
     /// New users, rules, settings and certificates; no valid client is dropped. Listeners stay as they are.
@@ -204,12 +204,12 @@ impl Broker {
 
     /// For those who look after the broker while it runs.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.common), self.doors.clone())
+        Handle::new(Arc::clone(&self.shared), self.listeners.clone())
     }
 
     /// Counters, summed over shards.
     pub fn stats(&self) -> Stats {
-        self.common.stats()
+        self.shared.stats()
     }
 
     /// How hard the broker is pressed, and how much of its memory is used.
@@ -234,25 +234,25 @@ impl Broker {
 
     /// See [`Handle::set_rate`].
     pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
-        self.handle().set_rate(Setting::Limit, whom, rate).is_some()
+        self.handle().set_rate(OperatorSetting::Limit, whom, rate).is_some()
     }
 
     /// See [`Handle::set_rate`].
     pub fn set_grant(&self, whom: &Whom, rate: Option<Rate>) -> bool {
-        self.handle().set_rate(Setting::Grant, whom, rate).is_some()
+        self.handle().set_rate(OperatorSetting::Grant, whom, rate).is_some()
     }
 
     /// See [`Handle::rates`].
     pub fn limits(&self) -> Vec<(Whom, Rate)> {
-        self.handle().rates(Setting::Limit)
+        self.handle().rates(OperatorSetting::Limit)
     }
 
     /// Sets the clock forward, of a broker that was started by hand. When this returns every shard has done a turn at the
     /// new time: no turn that began before is still under way, in which a socket would come in an hour ago.
     pub fn advance(&self, time: Duration) {
-        self.common.clock.advance(time);
+        self.shared.clock.advance(time);
         let (hand, let_go) = std::sync::mpsc::sync_channel(1);
-        self.common.tell_all(|| Letter::Tick(hand.clone()));
+        self.shared.tell_all(|| ThreadMessage::Tick(hand.clone()));
         drop(hand);
         // Nothing is ever sent: the answer is that nobody can any more.
         let _ = let_go.recv();
@@ -260,12 +260,12 @@ impl Broker {
 
     /// Sockets that are open, in whatever state.
     pub fn sockets(&self) -> usize {
-        self.common.connections.taken()
+        self.shared.connections.taken()
     }
 
-    /// A hand on the pulse of all threads, for a watchdog.
-    pub fn pulse(&self) -> Pulse {
-        Pulse::new(Arc::clone(&self.common))
+    /// Tells a watchdog whether all threads still turn.
+    pub fn watchdog(&self) -> Watchdog {
+        Watchdog::new(Arc::clone(&self.shared))
     }
 
     /// Drains: no new connections, DISCONNECT 0x8B to all, outboxes flushed (bounded by the configured time), threads ended.
@@ -276,18 +276,18 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        for inbox in &*self.common.inboxes {
-            let _ = inbox.send(Letter::Shutdown);
+        for inbox in &*self.shared.inboxes {
+            let _ = inbox.send(ThreadMessage::Shutdown);
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!(event = "panic", "a shard thread has panicked");
             }
         }
-        if let Some(keeper) = &self.common.keeper {
-            keeper.close();
+        if let Some(store) = &self.shared.store {
+            store.close();
         }
-        self.common.questions.close();
+        self.shared.questions.close();
         for thread in self.passwords.drain(..) {
             let _ = thread.join();
         }

@@ -87,7 +87,7 @@ pub(crate) const PASSWORD_PATIENCE: Duration = Duration::from_secs(20);
 /// would make the kernel send a reset if anything arrives, and a reset destroys that last word on its way.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
-/// Deadlines of visitors that are gone, beyond a multiple of those that are there, before they are cleared away.
+/// Deadlines of handshakes that are gone, beyond a multiple of those that are there, before they are cleared away.
 pub(crate) const STALE_DEADLINES_MAX: usize = 1024;
 
 /// Reads of such a socket in one turn; who still sends then is not listening and is closed.
@@ -150,7 +150,7 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) const ACCEPT_RATES: [(u32, u32); 3] = [(2000, 256), (200, 32), (20, 4)];
 
 /// Memory that a socket in its handshake takes, about.
-pub(crate) const VISITOR_BYTES: usize = 4096;
+pub(crate) const HANDSHAKE_BYTES: usize = 4096;
 
 /// The smallest memory budget: one turn of every kind of input has to fit into what is kept free.
 pub(crate) const MEMORY_MIN: u64 = 16 * 1024 * 1024;

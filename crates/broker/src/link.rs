@@ -11,14 +11,14 @@ use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
 
 use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX, UNSENT_MAX, UNSENT_MIN, UNSENT_OF_THE_SLOW};
-use crate::seat::Seat;
+use crate::permit::Permit;
 use crate::tls;
 use crate::websocket::WebSocket;
 use crate::websocket::frame::CloseCode;
 
 /// A socket with its layers.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct SocketLink {
     stream: TcpStream,
     transport: Transport,
     /// Bytes that the kernel takes beyond what it could send at once.
@@ -28,7 +28,7 @@ pub(crate) struct Link {
     /// Something was computed for the TLS handshake, and not charged yet.
     has_shaken: bool,
     /// Its place among the connections.
-    _seat: Seat,
+    _permit: Permit,
 }
 
 #[derive(Debug)]
@@ -45,12 +45,12 @@ pub(crate) struct Received {
     /// MQTT bytes at the start of the buffer.
     pub(crate) bytes: usize,
     /// What is to be expected of the source.
-    pub(crate) source: Source,
+    pub(crate) source: SourceState,
 }
 
 /// What is to be expected of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum SourceState {
     /// Nothing until the socket is readable again.
     Drained,
     /// A short read: as good as drained, unless the socket's end was there already, which is no new edge.
@@ -63,17 +63,17 @@ pub(crate) enum Source {
 
 /// What a send came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentBytes {
     /// MQTT bytes that were taken.
     pub(crate) taken: usize,
     /// Something waits for the socket to be writable.
     pub(crate) blocked: bool,
 }
 
-impl Link {
-    pub(crate) fn new(stream: TcpStream, tls: Option<ServerConnection>, seat: Seat) -> Self {
+impl SocketLink {
+    pub(crate) fn new(stream: TcpStream, tls: Option<ServerConnection>, permit: Permit) -> Self {
         let transport = tls.map_or(Transport::Plain, |session| Transport::Tls(Box::new(session)));
-        Self { stream, transport, unsent_max: UNSENT_MAX, is_registered: false, has_shaken: false, _seat: seat }
+        Self { stream, transport, unsent_max: UNSENT_MAX, is_registered: false, has_shaken: false, _permit: permit }
     }
 
     /// From here on it is a WebSocket. Bytes that came after the request are its first: they are replaced by payload.
@@ -142,20 +142,20 @@ impl Link {
 
     /// Sends as much as the socket takes, and whatever the layers have to say besides.
     #[inline]
-    pub(crate) fn send(&mut self, slices: [&[u8]; 2]) -> io::Result<Sent> {
+    pub(crate) fn send(&mut self, slices: [&[u8]; 2]) -> io::Result<SentBytes> {
         match &mut self.transport {
             Transport::Plain => send_to(&mut self.stream, slices),
             Transport::Tls(session) => {
                 let sent = send_to(&mut Encrypted { session, stream: &mut self.stream }, slices)?;
                 let blocked = flush(session, &mut self.stream)?;
-                Ok(Sent { blocked: sent.blocked || blocked, ..sent })
+                Ok(SentBytes { blocked: sent.blocked || blocked, ..sent })
             }
             Transport::Ws(web_socket) => web_socket.send(&mut self.stream, slices),
             Transport::Wss(both) => {
                 let (session, web_socket) = &mut **both;
                 let sent = web_socket.send(&mut Encrypted { session, stream: &mut self.stream }, slices)?;
                 let blocked = flush(session, &mut self.stream)?;
-                Ok(Sent { blocked: sent.blocked || blocked, ..sent })
+                Ok(SentBytes { blocked: sent.blocked || blocked, ..sent })
             }
         }
     }
@@ -245,11 +245,11 @@ impl Link {
 fn receive_from(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<Received> {
     loop {
         return match source.read(buffer) {
-            Ok(0) => Ok(Received { bytes: 0, source: Source::Ended }),
-            Ok(bytes) if bytes < buffer.len() => Ok(Received { bytes, source: Source::Short }),
-            Ok(bytes) => Ok(Received { bytes, source: Source::More }),
+            Ok(0) => Ok(Received { bytes: 0, source: SourceState::Ended }),
+            Ok(bytes) if bytes < buffer.len() => Ok(Received { bytes, source: SourceState::Short }),
+            Ok(bytes) => Ok(Received { bytes, source: SourceState::More }),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Ok(Received { bytes: 0, source: Source::Drained })
+                Ok(Received { bytes: 0, source: SourceState::Drained })
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
@@ -267,12 +267,12 @@ fn receive_tls(
     let mut bytes = 0;
     for _ in 0..TLS_READS_MAX {
         match session.reader().read(&mut buffer[bytes..]) {
-            Ok(0) => return Ok(Received { bytes, source: Source::Ended }),
+            Ok(0) => return Ok(Received { bytes, source: SourceState::Ended }),
             Ok(count) => bytes += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The peer is gone without close_notify: MQTT has its own end, so nothing is cut off unnoticed.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Received { bytes, source: Source::Ended });
+                return Ok(Received { bytes, source: SourceState::Ended });
             }
             Err(error) => return Err(error),
         }
@@ -283,7 +283,7 @@ fn receive_tls(
             // At the end the reader says, next time round, what kind of end it is.
             Ok(_) => *has_shaken |= session.is_handshaking(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Received { bytes, source: Source::Drained });
+                return Ok(Received { bytes, source: SourceState::Drained });
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -294,20 +294,20 @@ fn receive_tls(
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}")));
         }
     }
-    Ok(Received { bytes, source: Source::More })
+    Ok(Received { bytes, source: SourceState::More })
 }
 
 fn unwrap_frames(web_socket: &mut WebSocket, received: Received, buffer: &mut [u8]) -> io::Result<Received> {
     let bytes = web_socket
         .receive(&mut buffer[..received.bytes])
         .map_err(|code| io::Error::new(io::ErrorKind::InvalidData, format!("WebSocket: {code:?}")))?;
-    let source = if web_socket.peer_closed() { Source::Ended } else { received.source };
+    let source = if web_socket.peer_closed() { SourceState::Ended } else { received.source };
     Ok(Received { bytes, source })
 }
 
 /// Writes until all is taken or the socket is full.
 #[inline]
-fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<Sent> {
+fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<SentBytes> {
     let total = slices[0].len() + slices[1].len();
     let mut taken = 0;
     while taken < total {
@@ -321,12 +321,12 @@ fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<Sent> {
         match written {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => taken += written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent { taken, blocked: true }),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(SentBytes { taken, blocked: true }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(Sent { taken, blocked: false })
+    Ok(SentBytes { taken, blocked: false })
 }
 
 /// Writes what TLS has ready. True: the socket is full.

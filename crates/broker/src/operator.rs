@@ -10,7 +10,7 @@ use crate::limits::OPERATOR_LIMITS_MAX;
 
 /// What is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum OperatorSetting {
     /// So much and no more, whatever was learned.
     Limit,
     /// So much comes first where something is scarce, and need not be learned.
@@ -19,17 +19,17 @@ pub enum Setting {
 
 /// All that is set.
 #[derive(Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct OperatorSettings {
     limits: BTreeMap<Whom, Rate>,
     grants: BTreeMap<Whom, Rate>,
 }
 
-impl Settings {
+impl OperatorSettings {
     /// False: there is no room for another one.
-    pub(crate) fn put(&mut self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> bool {
+    pub(crate) fn put(&mut self, setting: OperatorSetting, whom: &Whom, rate: Option<Rate>) -> bool {
         let table = match setting {
-            Setting::Limit => &mut self.limits,
-            Setting::Grant => &mut self.grants,
+            OperatorSetting::Limit => &mut self.limits,
+            OperatorSetting::Grant => &mut self.grants,
         };
         match rate {
             Some(_) if table.len() >= OPERATOR_LIMITS_MAX && !table.contains_key(whom) => return false,
@@ -39,10 +39,10 @@ impl Settings {
         true
     }
 
-    pub(crate) fn list(&self, setting: Setting) -> Vec<(Whom, Rate)> {
+    pub(crate) fn list(&self, setting: OperatorSetting) -> Vec<(Whom, Rate)> {
         let table = match setting {
-            Setting::Limit => &self.limits,
-            Setting::Grant => &self.grants,
+            OperatorSetting::Limit => &self.limits,
+            OperatorSetting::Grant => &self.grants,
         };
         table.iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
     }

@@ -16,17 +16,17 @@ use tidegate_store::Vital;
 
 use crate::ask::Busy;
 use crate::attempts::network;
-use crate::authenticate::{Authenticator, Credentials, Refusal};
+use crate::authenticate::{Authenticator, Credentials, LoginRefusal};
+use crate::handshakes::HandshakeKey;
 use crate::inbox::{Inbox, lock};
 use crate::known::Print;
-use crate::letter::Letter;
 use crate::limits::{PASSWORD_QUEUE_PER_THREAD, PASSWORD_TIME};
-use crate::visitors::Key;
+use crate::thread_message::ThreadMessage;
 
 /// A question, and who wants to know.
 #[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) asker: Asker,
+pub(crate) struct PasswordCheck {
+    pub(crate) asker: CheckRequester,
     pub(crate) credentials: Credentials,
     pub(crate) authenticator: Arc<dyn Authenticator>,
     /// The rules that the authenticator belongs to.
@@ -38,26 +38,26 @@ pub(crate) struct Question {
 }
 
 /// Who wants to know.
-pub(crate) enum Asker {
-    /// A visitor of a shard thread.
-    Visitor { shard: usize, key: Key, presence: Weak<()> },
+pub(crate) enum CheckRequester {
+    /// A handshake of a shard thread.
+    Handshake { shard: usize, key: HandshakeKey, presence: Weak<()> },
     /// Somebody at another door. It must not wait for anything.
     Caller(Caller),
 }
 
 /// What an operator's door does with the answer.
-pub(crate) type Caller = Box<dyn FnOnce(Result<Option<Arc<str>>, Refusal>) + Send>;
+pub(crate) type Caller = Box<dyn FnOnce(Result<Option<Arc<str>>, LoginRefusal>) + Send>;
 
-impl Asker {
+impl CheckRequester {
     fn is_gone(&self) -> bool {
-        matches!(self, Self::Visitor { presence, .. } if presence.strong_count() == 0)
+        matches!(self, Self::Handshake { presence, .. } if presence.strong_count() == 0)
     }
 }
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for CheckRequester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Visitor { shard, key, .. } => write!(f, "visitor {key:?} of shard {shard}"),
+            Self::Handshake { shard, key, .. } => write!(f, "handshake {key:?} of shard {shard}"),
             Self::Caller(_) => f.write_str("caller"),
         }
     }
@@ -66,24 +66,24 @@ impl fmt::Debug for Asker {
 /// The waiting room; shared by those who ask and those who answer.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    state: Mutex<State>,
+    state: Mutex<CheckQueue>,
     changed: Condvar,
     threads: u32,
     max: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CheckQueue {
     /// By network; none is empty.
-    waiting: BTreeMap<IpAddr, VecDeque<Question>>,
+    waiting: BTreeMap<IpAddr, VecDeque<PasswordCheck>>,
     /// The networks in the order of their turns.
     turns: VecDeque<IpAddr>,
     count: usize,
     closed: bool,
 }
 
-impl State {
-    fn push(&mut self, question: Question) {
+impl CheckQueue {
+    fn push(&mut self, question: PasswordCheck) {
         let from = network(question.from);
         let queue = self.waiting.entry(from).or_default();
         if queue.is_empty() {
@@ -93,7 +93,7 @@ impl State {
         self.count += 1;
     }
 
-    fn pop(&mut self) -> Option<Question> {
+    fn pop(&mut self) -> Option<PasswordCheck> {
         let from = self.turns.pop_front()?;
         let queue = self.waiting.get_mut(&from)?;
         let question = queue.pop_front();
@@ -131,7 +131,7 @@ impl Questions {
     }
 
     /// Asks. `Err`: too many are waiting.
-    pub(crate) fn ask(&self, question: Question) -> Result<(), Busy> {
+    pub(crate) fn ask(&self, question: PasswordCheck) -> Result<(), Busy> {
         let mut state = lock(&self.state);
         if !state.has_room(question.from, self.max) {
             state.tidy();
@@ -153,12 +153,12 @@ impl Questions {
 
     /// No more questions; those that wait are forgotten.
     pub(crate) fn close(&self) {
-        *lock(&self.state) = State { closed: true, ..State::default() };
+        *lock(&self.state) = CheckQueue { closed: true, ..CheckQueue::default() };
         self.changed.notify_all();
     }
 
     /// The next question of somebody who is still there; `None` when there will be none.
-    pub(crate) fn next(&self) -> Option<Question> {
+    pub(crate) fn next(&self) -> Option<PasswordCheck> {
         let mut state = lock(&self.state);
         loop {
             if state.closed {
@@ -194,13 +194,13 @@ fn answer(questions: &Questions, inboxes: &[Inbox]) {
     while let Some(question) = questions.next() {
         let verdict = question.authenticator.authenticate(&question.credentials);
         match question.asker {
-            Asker::Visitor { shard, .. } => {
+            CheckRequester::Handshake { shard, .. } => {
                 if let Some(inbox) = inboxes.get(shard) {
                     // Never refused: it carries no socket, and there are no more of them than questions.
-                    let _ = inbox.send(Letter::Checked { question: Box::new(question), verdict });
+                    let _ = inbox.send(ThreadMessage::Checked { question: Box::new(question), verdict });
                 }
             }
-            Asker::Caller(reply) => reply(verdict),
+            CheckRequester::Caller(reply) => reply(verdict),
         }
     }
 }
@@ -209,15 +209,15 @@ fn answer(questions: &Questions, inboxes: &[Inbox]) {
 mod tests {
     use super::*;
     use crate::authenticate::Anonymous;
-    use crate::visitors::Visitors;
+    use crate::handshakes::HandshakeTable;
 
-    fn question(from: u8, presence: &Arc<()>) -> Question {
+    fn question(from: u8, presence: &Arc<()>) -> PasswordCheck {
         let credentials =
             Credentials { client_id: "c".into(), user_name: None, password: None, certificate_name: None };
-        let key = Visitors::default().next_key();
-        let asker = Asker::Visitor { shard: 0, key, presence: Arc::downgrade(presence) };
+        let key = HandshakeTable::default().next_key();
+        let asker = CheckRequester::Handshake { shard: 0, key, presence: Arc::downgrade(presence) };
         let from = IpAddr::from([10, 0, 0, from]);
-        Question { asker, credentials, authenticator: Arc::new(Anonymous), generation: 0, from, print: None }
+        PasswordCheck { asker, credentials, authenticator: Arc::new(Anonymous), generation: 0, from, print: None }
     }
 
     #[test]

@@ -114,7 +114,7 @@ const SAMPLES: usize = 10;
 
 /// What the shards show each other.
 #[derive(Debug)]
-pub(crate) struct Pressure {
+pub(crate) struct PressureBoard {
     shards: Vec<Shown>,
     /// How often the level became this.
     transitions: [AtomicU64; 5],
@@ -128,7 +128,7 @@ struct Shown {
     since: AtomicU64,
 }
 
-impl Pressure {
+impl PressureBoard {
     pub(crate) fn new(shards: usize, memory_max: u64) -> Self {
         let budget = Budget::new(shards, memory_max);
         Self { shards: (0..shards).map(|_| Shown::default()).collect(), transitions: Default::default(), budget }
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_highest_level_is_everybodys() {
-        let pressure = Pressure::new(3, 1000);
+        let pressure = PressureBoard::new(3, 1000);
         let mut meter = Meter::new(Timestamp::ZERO);
         let now = Timestamp::ZERO + SAMPLE_INTERVAL;
         pressure.show(1, &meter.sample(960, 1000, Duration::ZERO, now).unwrap());

@@ -10,9 +10,9 @@ use tidegate_control::Timestamp;
 use tidegate_control::pressure::Cause;
 use tidegate_core::event::Stats;
 
-use crate::beside::Beside;
-use crate::keep::StoreReport;
+use crate::extra_metrics::ExtraMetric;
 use crate::pressure::PressureReport;
+use crate::store_link::StoreReport;
 
 /// The publisher of `$SYS`.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct News<'a> {
     pub(crate) stats: &'a Stats,
     pub(crate) report: &'a PressureReport,
     pub(crate) store: Option<&'a StoreReport>,
-    pub(crate) beside: &'a [Beside],
+    pub(crate) extra: &'a [ExtraMetric],
 }
 
 const WINDOWS: [(&str, f64); 3] = [("1min", 60.0), ("5min", 300.0), ("15min", 900.0)];
@@ -78,8 +78,8 @@ impl System {
     ) {
         self.update(news.stats, now);
         self.due = now + interval;
-        let beside = news.beside.iter().map(|beside| (beside.topic(), beside.value.to_string()));
-        let values = self.values(news.stats, news.report, now).into_iter().chain(beside);
+        let extra = news.extra.iter().map(|metric| (metric.topic(), metric.value.to_string()));
+        let values = self.values(news.stats, news.report, now).into_iter().chain(extra);
         for (topic, value) in values.chain(news.store.into_iter().flat_map(stored)) {
             let topic = format!("$SYS/broker/{topic}");
             if self.published.get(&topic) != Some(&value) {
@@ -198,12 +198,12 @@ fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pressure::Pressure;
+    use crate::pressure::PressureBoard;
 
     fn publish(system: &mut System, stats: &Stats, secs: f64) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
-        let report = Pressure::new(1, 1000).report(Timestamp::ZERO);
-        let news = News { stats, report: &report, store: None, beside: &[] };
+        let report = PressureBoard::new(1, 1000).report(Timestamp::ZERO);
+        let news = News { stats, report: &report, store: None, extra: &[] };
         system.publish(&news, Duration::from_secs(10), Timestamp::from_secs_f64(secs), |topic, value| {
             out.insert(topic.to_owned(), value.to_owned());
         });

@@ -8,10 +8,10 @@ pub use tidegate_core::{Mapped, Tapped};
 
 use crate::ask::Busy;
 use crate::handle::Handle;
-use crate::letter::Letter;
 use crate::limits::MAPPED_MAX;
-use crate::seat::Seat;
+use crate::permit::Permit;
 use crate::shard_thread::ShardThread;
+use crate::thread_message::ThreadMessage;
 
 /// Which messages are to be seen, and by whom.
 pub struct Tap {
@@ -31,28 +31,28 @@ impl fmt::Debug for Tap {
 
 /// A message of a map on its way to a shard.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingMapped {
     mapped: Mapped,
-    _seat: Seat,
+    _permit: Permit,
 }
 
 impl Handle {
     /// Shows these messages to whoever takes them, from now on. There is one tap; another takes its place.
     pub fn tap(&self, tap: Tap) {
         let tap = Arc::new(tap);
-        self.common().tell_all(|| Letter::Tap(Arc::clone(&tap)));
+        self.shared().tell_all(|| ThreadMessage::Tap(Arc::clone(&tap)));
     }
 
     /// Publishes a message of a map. Messages of one topic stay in order.
     pub fn publish(&self, mapped: Mapped) -> Result<(), Busy> {
-        let seat = self.common().mapped.take(MAPPED_MAX).ok_or(Busy)?;
-        let inbox = self.common().inboxes.get(self.shard_of(&mapped.topic)).ok_or(Busy)?;
-        inbox.send(Letter::Mapped(Box::new(Outgoing { mapped, _seat: seat }))).map_err(|_| Busy)
+        let permit = self.shared().mapped.take(MAPPED_MAX).ok_or(Busy)?;
+        let inbox = self.shared().inboxes.get(self.shard_of(&mapped.topic)).ok_or(Busy)?;
+        inbox.send(ThreadMessage::Mapped(Box::new(OutgoingMapped { mapped, _permit: permit }))).map_err(|_| Busy)
     }
 }
 
 impl ShardThread {
-    pub(crate) fn publish_mapped(&mut self, outgoing: &Outgoing) {
+    pub(crate) fn publish_mapped(&mut self, outgoing: &OutgoingMapped) {
         self.shard.handle_mapped(&outgoing.mapped, self.now);
     }
 

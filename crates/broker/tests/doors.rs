@@ -8,7 +8,7 @@ use std::io::Read;
 use std::sync::{Arc, Condvar, Mutex};
 
 use support::{Client, address, config, connect_packet, encode, publish, start, start_with, tcp};
-use tidegate_broker::authenticate::{Authenticator, Credentials, Refusal};
+use tidegate_broker::authenticate::{Authenticator, Credentials, LoginRefusal};
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_wire_mqtt::{Connect, QoS, ReasonCode, Version};
 
@@ -31,11 +31,11 @@ impl Authenticator for Gatekeeper {
         credentials.password.is_some()
     }
 
-    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
-        let Some(password) = &credentials.password else { return Err(Refusal::NotAuthorized) };
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
+        let Some(password) = &credentials.password else { return Err(LoginRefusal::NotAuthorized) };
         let guard = self.is_open.lock().unwrap();
         drop(self.changed.wait_while(guard, |open| !*open).unwrap());
-        if password == b"right" { Ok(Some("user".into())) } else { Err(Refusal::BadUserNameOrPassword) }
+        if password == b"right" { Ok(Some("user".into())) } else { Err(LoginRefusal::BadUserNameOrPassword) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use support::{Client, PATIENCE, address, config, connect_packet, start, tcp};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, ListenerKind};
-use tidegate_broker::keep::StoreConfig;
+use tidegate_broker::store_link::StoreConfig;
 use tidegate_core::event::Stats;
 use tidegate_core::settings::Settings;
 use tidegate_store::Durability;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use support::{Client, address, config, connect_packet, publish, start, start_with, tcp};
-use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
+use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, LoginRefusal};
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_broker::{Banned, Broker, NotAsked};
 use tidegate_control::rhythm::{RhythmConfig, RhythmRule};
@@ -181,11 +181,11 @@ impl Authenticator for Slow {
         true
     }
 
-    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
         self.0.fetch_add(1, Ordering::SeqCst);
         match &credentials.password {
             Some(password) if password == b"right" => Ok(credentials.user_name.as_deref().map(Arc::from)),
-            _ => Err(Refusal::BadUserNameOrPassword),
+            _ => Err(LoginRefusal::BadUserNameOrPassword),
         }
     }
 }
@@ -270,7 +270,7 @@ impl Authenticator for Gate {
         true
     }
 
-    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
         drop(self.0.lock().unwrap());
         Ok(credentials.user_name.as_deref().map(Arc::from))
     }

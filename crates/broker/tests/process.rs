@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{Client, PATIENCE, address, config, connect_packet, start, tcp};
-use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
+use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, LoginRefusal};
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_core::access::{Action, Identity, Open, Policy};
 use tidegate_wire_mqtt::{Packet, QoS, ReasonCode, Version};
@@ -76,8 +76,8 @@ impl Authenticator for Closed {
         false
     }
 
-    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
-        Err(Refusal::NotAuthorized)
+    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
+        Err(LoginRefusal::NotAuthorized)
     }
 }
 

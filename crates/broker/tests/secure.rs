@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::tls::Authority;
 use support::ws::Ws;
 use support::{Client, address, config, start, start_with, tcp};
-use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
+use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, LoginRefusal};
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_core::access::Open;
 use tidegate_wire_mqtt::{QoS, Version};
@@ -60,7 +60,7 @@ impl Authenticator for Witness {
         false
     }
 
-    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
         self.0.lock().unwrap().push(credentials.certificate_name.clone());
         Ok(credentials.certificate_name.as_deref().map(Arc::from))
     }

@@ -11,8 +11,8 @@ use support::{Client, address, config, connect_packet, start, tcp};
 use tidegate_broker::ask::{Answer, Question};
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
-use tidegate_broker::keep::StoreConfig;
-use tidegate_broker::{Banned, Broker, Kept, Setting};
+use tidegate_broker::store_link::StoreConfig;
+use tidegate_broker::{BanKept, Banned, Broker, OperatorSetting};
 use tidegate_control::Timestamp;
 use tidegate_core::Whom;
 use tidegate_core::access::Open;
@@ -136,9 +136,9 @@ fn bans_outlive_the_process_until_they_end_or_are_lifted() {
     let banned = ["a", "b", "c"].map(|name| Banned::Client(name.to_owned()));
     let broker = start(kept(folder.path(), 2));
     for whom in &banned {
-        assert_eq!(broker.handle().ban(whom, hour, "a test"), Some(Kept::Yes));
+        assert_eq!(broker.handle().ban(whom, hour, "a test"), Some(BanKept::Yes));
     }
-    assert_eq!(broker.handle().unban(&banned[1]), Some(Kept::Yes));
+    assert_eq!(broker.handle().unban(&banned[1]), Some(BanKept::Yes));
     assert!(broker.ban(&banned[2], Duration::from_millis(1), "a shorter one does not count"));
     broker.shutdown();
     for _ in 0..2 {
@@ -150,7 +150,7 @@ fn bans_outlive_the_process_until_they_end_or_are_lifted() {
         broker.shutdown();
     }
     let broker = start(Config { store: None, ..kept(folder.path(), 1) });
-    assert_eq!(broker.handle().ban(&banned[0], hour, "a test"), Some(Kept::No), "there is nowhere to keep it");
+    assert_eq!(broker.handle().ban(&banned[0], hour, "a test"), Some(BanKept::No), "there is nowhere to keep it");
     broker.shutdown();
 }
 
@@ -161,15 +161,15 @@ fn limits_and_grants_outlive_the_process_until_they_are_taken_back() {
     let [client, user] = [Whom::Client("gateway".into()), Whom::User("fleet".into())];
     let broker = start(kept(folder.path(), 2));
     let handle = broker.handle();
-    assert_eq!(handle.set_rate(Setting::Grant, &client, Some(rate(500))), Some(Kept::Yes));
-    assert_eq!(handle.set_rate(Setting::Limit, &user, Some(rate(20))), Some(Kept::Yes));
-    assert_eq!(handle.set_rate(Setting::Limit, &client, Some(rate(9))), Some(Kept::Yes));
-    assert_eq!(handle.set_rate(Setting::Limit, &client, None), Some(Kept::Yes));
+    assert_eq!(handle.set_rate(OperatorSetting::Grant, &client, Some(rate(500))), Some(BanKept::Yes));
+    assert_eq!(handle.set_rate(OperatorSetting::Limit, &user, Some(rate(20))), Some(BanKept::Yes));
+    assert_eq!(handle.set_rate(OperatorSetting::Limit, &client, Some(rate(9))), Some(BanKept::Yes));
+    assert_eq!(handle.set_rate(OperatorSetting::Limit, &client, None), Some(BanKept::Yes));
     broker.shutdown();
     for _ in 0..2 {
         let broker = start(kept(folder.path(), 1));
-        assert_eq!(broker.handle().rates(Setting::Grant), [(client.clone(), rate(500))]);
-        assert_eq!(broker.handle().rates(Setting::Limit), [(user.clone(), rate(20))]);
+        assert_eq!(broker.handle().rates(OperatorSetting::Grant), [(client.clone(), rate(500))]);
+        assert_eq!(broker.handle().rates(OperatorSetting::Limit), [(user.clone(), rate(20))]);
         broker.shutdown();
     }
 }
@@ -194,8 +194,8 @@ fn after_a_restart_a_limit_allows_exactly_its_rate_and_a_grant_entitles_to_exact
     let folder = tempfile::tempdir().unwrap();
     let rate = |count| Some(Rate::new(count, Duration::from_secs(1), count));
     let broker = start(kept(folder.path(), 2));
-    broker.handle().set_rate(Setting::Limit, &Whom::Client("meter".into()), rate(10));
-    broker.handle().set_rate(Setting::Grant, &Whom::Client("gateway".into()), rate(50));
+    broker.handle().set_rate(OperatorSetting::Limit, &Whom::Client("meter".into()), rate(10));
+    broker.handle().set_rate(OperatorSetting::Grant, &Whom::Client("gateway".into()), rate(50));
     broker.shutdown();
 
     let broker = by_hand(folder.path(), 1);
@@ -258,7 +258,7 @@ fn what_a_tool_writes_as_learned_is_known_to_a_broker_that_starts_with_it() {
         last_at: Timestamp::from_secs_f64(74.9),
     };
     let learned: Vec<SavedRhythm> = (0..2500).map(saved).collect();
-    tidegate_broker::keep::write_learned(folder.path(), &learned, Timestamp::from_secs_f64(75.0)).unwrap();
+    tidegate_broker::store_link::write_learned(folder.path(), &learned, Timestamp::from_secs_f64(75.0)).unwrap();
     let broker = start(kept(folder.path(), 2));
     assert_eq!(broker.opening().unwrap().restored.rhythms, 2500);
     assert!(broker.opening().unwrap().report.is_sound(), "{:?}", broker.opening());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
-use tidegate_broker::keep::StoreConfig;
+use tidegate_broker::store_link::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings};

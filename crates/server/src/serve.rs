@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use tidegate_admin::{Admin, Demo, Otlp, ProcessControl};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
-use tidegate_broker::keep::{Opening, Restored};
+use tidegate_broker::store_link::{Opening, Restored};
 use tidegate_space::Binds;
 use tidegate_store::Durability;
 use tracing::{info, warn};
@@ -119,7 +119,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let otlp = send_metrics(&loaded, &running)?;
     let supervisor = Supervisor::of_process();
     supervisor.ready();
-    supervisor.feed(broker.pulse());
+    supervisor.feed(broker.watchdog());
     running::watch_certificates(&running).context("certificates cannot be watched")?;
     wait(broker, signals, &running, &supervisor);
     // Open until the end: whoever asks while it drains is told so.

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use tidegate_broker::Beside;
+use tidegate_broker::ExtraMetric;
 use tidegate_space::{
     AccessPolicy, Binds, Bound, Doors, MemoryBudget, Service, ServiceOptions, SpaceOpening, StoreConfig,
 };
@@ -56,7 +56,7 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
     let bound = Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws);
     let doors = Doors::start(bound.with_connections_max(descriptors::shares(true).space), &space, policy);
     let doors = doors.context("the doors of the smart space did not open")?;
-    broker.show_beside(Box::new(move || beside(&space, counts.as_deref())));
+    broker.show_extra_metrics(Box::new(move || extra_metrics(&space, counts.as_deref())));
     Ok(Some(SpaceService { _mapping: mapping, doors, _service: service }))
 }
 
@@ -75,8 +75,8 @@ impl MemoryBudget for BrokerMemory {
 }
 
 /// The numbers of the space and its maps, as `$SYS` and metrics have them.
-fn beside(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) -> Vec<Beside> {
-    let one = |family, help, is_counter, value| Beside { family, help, is_counter, labels: Vec::new(), value };
+fn extra_metrics(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) -> Vec<ExtraMetric> {
+    let one = |family, help, is_counter, value| ExtraMetric { family, help, is_counter, labels: Vec::new(), value };
     let (running, bytes) = space.load();
     let mut all = vec![
         one("space_version", "Version of the smart space; it grows with each change.", true, space.version()),
@@ -100,21 +100,21 @@ fn beside(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) -> Vec<
             texts_refused,
         ),
     ]);
-    all.extend(space.panics().into_iter().map(|(part, value)| Beside {
+    all.extend(space.panics().into_iter().map(|(part, value)| ExtraMetric {
         family: "space_panics",
         help: "Faults of the smart space that were contained, by the part that met them.",
         is_counter: true,
         labels: vec![("part", part)],
         value,
     }));
-    all.extend(space.turned_away().into_iter().map(|(door, value)| Beside {
+    all.extend(space.turned_away().into_iter().map(|(door, value)| ExtraMetric {
         family: "space_connections_refused",
         help: "Connections to the smart space that found no place, by door.",
         is_counter: true,
         labels: vec![("door", door)],
         value,
     }));
-    all.extend(space.counts().into_iter().map(|(class, outcome, value)| Beside {
+    all.extend(space.counts().into_iter().map(|(class, outcome, value)| ExtraMetric {
         family: "space_requests",
         help: "Requests to the smart space by class and what became of them.",
         is_counter: true,

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_broker::Pulse;
+use tidegate_broker::Watchdog;
 
 /// How to reach the supervisor, if there is one.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ impl Supervisor {
     }
 
     /// From now on a sign of life is sent as long as every loop turns.
-    pub fn feed(&self, mut pulse: Pulse) {
+    pub fn feed(&self, mut pulse: Watchdog) {
         let (Some(watchdog), Some(_)) = (self.watchdog, &self.socket) else { return };
         let supervisor = self.clone();
         std::thread::spawn(move || {

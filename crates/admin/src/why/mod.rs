@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use serde_json::json;
 use tidegate_broker::ask::Closed;
-use tidegate_broker::{Ban, Banned, Setting};
+use tidegate_broker::{Ban, Banned, OperatorSetting};
 use tidegate_core::access::Identity;
 use tidegate_core::event::Side;
 use tidegate_core::ledger::{Ledger, Loss};
@@ -231,7 +231,7 @@ fn limit_of(state: &AdminState, client: &ClientReport) -> Option<(Whom, f64)> {
         Whom::Client(name) => *name == client.client_id,
         Whom::User(name) => Some(name) == client.identity.user.as_ref(),
     };
-    let (whom, rate) = state.handle.rates(Setting::Limit).into_iter().find(|(whom, _)| is_it(whom))?;
+    let (whom, rate) = state.handle.rates(OperatorSetting::Limit).into_iter().find(|(whom, _)| is_it(whom))?;
     Some((whom, 1.0 / rate.interval().as_secs_f64().max(1e-9)))
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use tidegate_broker::keep::write_learned;
+use tidegate_broker::store_link::write_learned;
 use tidegate_control::Timestamp;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_program::{Stop, Usage};

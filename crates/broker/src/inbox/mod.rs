@@ -1,10 +1,10 @@
-//! What one thread has for another: batches of the core's, and letters of the rim's. Both bounded.
+//! What one thread has for another: batches of the core's, and messages of the rim's. Both bounded.
 //!
 //! Batches have a queue of their own because they are looked for before every piece of input: that look is one atomic
 //! load. Whoever puts something in wakes the owner only if it may be asleep: the owner says "asleep" *before* it looks
 //! for the last time, the sender looks at "asleep" *after* it has put something in, and both orders are sequentially
 //! consistent, so at least one of them sees the other: `model.rs` looks at every order of their steps. Knows nothing of
-//! what batches and letters mean.
+//! what batches and messages mean.
 
 #[cfg(test)]
 mod model;
@@ -16,14 +16,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mio::Waker;
 use tidegate_core::Batch;
 
-use crate::letter::Letter;
 use crate::limits::INBOX_SOCKETS_MAX;
+use crate::thread_message::ThreadMessage;
 
 /// The inbox of one shard thread; shared by all. (The type of a batch is a parameter for the tests' sake.)
 #[derive(Debug)]
 pub(crate) struct Inbox<B = Batch> {
     batches: Mutex<VecDeque<B>>,
-    letters: Mutex<VecDeque<Letter>>,
+    messages: Mutex<VecDeque<ThreadMessage>>,
     /// Lengths of the queues, to be seen without a lock.
     batches_waiting: AtomicUsize,
     letters_waiting: AtomicUsize,
@@ -36,7 +36,7 @@ impl<B> Inbox<B> {
     pub(crate) fn new(waker: Waker) -> Self {
         Self {
             batches: Mutex::default(),
-            letters: Mutex::default(),
+            messages: Mutex::default(),
             batches_waiting: AtomicUsize::new(0),
             letters_waiting: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
@@ -57,13 +57,13 @@ impl<B> Inbox<B> {
         Ok(())
     }
 
-    /// Puts a letter in; gives it back if it carries a socket and there are too many of those.
-    pub(crate) fn send(&self, letter: Letter) -> Result<(), Letter> {
-        let mut queue = lock(&self.letters);
-        if letter.carries_a_socket() && queue.len() >= INBOX_SOCKETS_MAX {
-            return Err(letter);
+    /// Puts a message in; gives it back if it carries a socket and there are too many of those.
+    pub(crate) fn send(&self, message: ThreadMessage) -> Result<(), ThreadMessage> {
+        let mut queue = lock(&self.messages);
+        if message.carries_a_socket() && queue.len() >= INBOX_SOCKETS_MAX {
+            return Err(message);
         }
-        queue.push_back(letter);
+        queue.push_back(message);
         self.letters_waiting.store(queue.len(), Ordering::SeqCst);
         drop(queue);
         self.wake();
@@ -80,12 +80,12 @@ impl<B> Inbox<B> {
         }
     }
 
-    /// Takes all letters, oldest first.
-    pub(crate) fn take_letters(&self) -> VecDeque<Letter> {
+    /// Takes all messages, oldest first.
+    pub(crate) fn take_messages(&self) -> VecDeque<ThreadMessage> {
         if self.letters_waiting.load(Ordering::Acquire) == 0 {
             return VecDeque::new();
         }
-        let mut queue = lock(&self.letters);
+        let mut queue = lock(&self.messages);
         self.letters_waiting.store(0, Ordering::SeqCst);
         core::mem::take(&mut *queue)
     }

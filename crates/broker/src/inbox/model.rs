@@ -7,13 +7,13 @@
 
 use std::collections::HashSet;
 
-/// Which queue: of batches, or of letters.
+/// Which queue: of batches, or of messages.
 const QUEUES: usize = 2;
 /// What fits into one.
 const ROOM: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Sender {
+enum ModelSender {
     /// About to put so many more in.
     Push(u8),
     /// About to ask whether the owner sleeps.
@@ -37,7 +37,7 @@ enum Owner {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct State {
+struct ModelState {
     queued: [u8; QUEUES],
     waiting: [u8; QUEUES],
     asleep: bool,
@@ -45,7 +45,7 @@ struct State {
     woken: bool,
     owner: Owner,
     /// With the queue that each uses.
-    senders: Vec<(usize, Sender)>,
+    senders: Vec<(usize, ModelSender)>,
     taken: u8,
 }
 
@@ -61,9 +61,10 @@ enum Fault {
     ForgetsLetters,
 }
 
-impl State {
+impl ModelState {
     fn new(senders: &[(usize, u8)], fault: Fault) -> Self {
-        let first = |count| if fault == Fault::AsksTooEarly { Sender::Ask(count) } else { Sender::Push(count) };
+        let first =
+            |count| if fault == Fault::AsksTooEarly { ModelSender::Ask(count) } else { ModelSender::Push(count) };
         Self {
             queued: [0; QUEUES],
             waiting: [0; QUEUES],
@@ -87,21 +88,21 @@ impl State {
         let (queue, sender) = self.senders[number];
         let asks_first = fault == Fault::AsksTooEarly;
         state.senders[number].1 = match sender {
-            Sender::Push(0) => return None,
+            ModelSender::Push(0) => return None,
             // It is given back, and tried again later: when there is room.
-            Sender::Push(_) if self.queued[queue] >= ROOM => return None,
-            Sender::Push(left) => {
+            ModelSender::Push(_) if self.queued[queue] >= ROOM => return None,
+            ModelSender::Push(left) => {
                 state.queued[queue] += 1;
                 state.waiting[queue] = state.queued[queue];
-                if asks_first && left == 1 { Sender::Push(0) } else { Sender::Ask(left - 1) }
+                if asks_first && left == 1 { ModelSender::Push(0) } else { ModelSender::Ask(left - 1) }
             }
-            Sender::Ask(left) => {
+            ModelSender::Ask(left) => {
                 state.asleep = false;
-                if self.asleep { Sender::Wake(left) } else { Sender::Push(left) }
+                if self.asleep { ModelSender::Wake(left) } else { ModelSender::Push(left) }
             }
-            Sender::Wake(left) => {
+            ModelSender::Wake(left) => {
                 state.woken = true;
-                Sender::Push(left)
+                ModelSender::Push(left)
             }
         };
         Some(state)
@@ -150,9 +151,9 @@ fn after_taking(queue: usize, looks_first: bool) -> Owner {
 }
 
 /// Visits every state; the answer is how many there are, or one in which something is slept over.
-fn explore(senders: &[(usize, u8)], fault: Fault) -> Result<usize, State> {
+fn explore(senders: &[(usize, u8)], fault: Fault) -> Result<usize, ModelState> {
     let total: u8 = senders.iter().map(|(_, count)| count).sum();
-    let first = State::new(senders, fault);
+    let first = ModelState::new(senders, fault);
     let (mut seen, mut open) = (HashSet::from([first.clone()]), vec![first]);
     while let Some(state) = open.pop() {
         let next = state.next(fault);

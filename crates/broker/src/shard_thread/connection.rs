@@ -7,13 +7,13 @@ use tidegate_control::order::Place;
 use tidegate_core::{ConnId, Progress};
 
 use crate::limits::{READ_BYTES_MAX, SCRATCH_BYTES};
-use crate::link::{Link, Received, Source};
+use crate::link::{Received, SocketLink, SourceState};
 
 /// One client's socket.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct SocketConnection {
     pub(super) id: ConnId,
-    pub(super) link: Link,
+    pub(super) link: SocketLink,
     /// Bytes that the core did not use yet, from `start` on. Has no memory when there are none.
     kept: Vec<u8>,
     start: usize,
@@ -21,14 +21,14 @@ pub(super) struct Connection {
     counted: usize,
     /// Bytes that must be there before the core wants to look again.
     at_least: usize,
-    pub(super) reading: Reading,
+    pub(super) reading: ReadState,
     /// What is not read yet came after this: it was read then, or known to be silent.
     pub(super) silent_at: Timestamp,
     /// When it was last known to have nothing unread.
     pub(super) dry_at: Timestamp,
     /// Its place among those that wait to be read.
     pub(super) place: Option<Place>,
-    pub(super) end: End,
+    pub(super) end: StreamEnd,
     /// The socket takes no more; its being writable will be told.
     pub(super) blocked: bool,
     /// To be closed when all is written.
@@ -39,7 +39,7 @@ pub(super) struct Connection {
 
 /// Whether and when a connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ReadState {
     /// When its socket is readable.
     Idle,
     /// It is in the list of those that are read next.
@@ -52,7 +52,7 @@ pub(super) enum Reading {
 
 /// How near the end of the peer's stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum End {
+pub(super) enum StreamEnd {
     /// Not in sight.
     Open,
     /// The socket has told of it: a short read does not mean that there is nothing.
@@ -70,8 +70,8 @@ pub(super) enum Filled {
     Kept,
 }
 
-impl Connection {
-    pub(super) fn new(id: ConnId, link: Link, rest: Vec<u8>, now: Timestamp) -> Self {
+impl SocketConnection {
+    pub(super) fn new(id: ConnId, link: SocketLink, rest: Vec<u8>, now: Timestamp) -> Self {
         Self {
             id,
             link,
@@ -79,11 +79,11 @@ impl Connection {
             start: 0,
             counted: 0,
             at_least: 1,
-            reading: Reading::Idle,
+            reading: ReadState::Idle,
             silent_at: now,
             dry_at: now,
             place: None,
-            end: End::Open,
+            end: StreamEnd::Open,
             blocked: false,
             closing: false,
             written_in: 0,
@@ -98,8 +98,8 @@ impl Connection {
     /// Reads `most` bytes at most, unless there is enough to do already. The bytes for the core are then where `Filled`
     /// says.
     pub(super) fn fill(&mut self, scratch: &mut [u8], most: usize) -> std::io::Result<(Filled, Received)> {
-        if self.has_work() || self.end == End::Reached {
-            return Ok((Filled::Kept, Received { bytes: 0, source: Source::More }));
+        if self.has_work() || self.end == StreamEnd::Reached {
+            return Ok((Filled::Kept, Received { bytes: 0, source: SourceState::More }));
         }
         let kept = self.kept();
         if kept > SCRATCH_BYTES - READ_BYTES_MAX || self.at_least > SCRATCH_BYTES {
@@ -173,7 +173,7 @@ impl Connection {
 /// The connections of a thread, at the places that the core gave them.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    slots: Vec<Option<Connection>>,
+    slots: Vec<Option<SocketConnection>>,
     len: usize,
     /// Bytes that are kept for all of them.
     kept_bytes: usize,
@@ -192,7 +192,7 @@ impl Connections {
         self.kept_bytes = self.kept_bytes - before + after;
     }
 
-    pub(super) fn insert(&mut self, connection: Connection) {
+    pub(super) fn insert(&mut self, connection: SocketConnection) {
         let index = connection.id.index as usize;
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
@@ -203,20 +203,20 @@ impl Connections {
     }
 
     /// The same, to look at.
-    pub(super) fn peek(&self, index: usize) -> Option<&Connection> {
+    pub(super) fn peek(&self, index: usize) -> Option<&SocketConnection> {
         self.slots.get(index)?.as_ref()
     }
 
     /// Whoever is at this place.
-    pub(super) fn at(&mut self, index: usize) -> Option<&mut Connection> {
+    pub(super) fn at(&mut self, index: usize) -> Option<&mut SocketConnection> {
         self.slots.get_mut(index)?.as_mut()
     }
 
-    pub(super) fn get(&mut self, id: ConnId) -> Option<&mut Connection> {
+    pub(super) fn get(&mut self, id: ConnId) -> Option<&mut SocketConnection> {
         self.at(id.index as usize).filter(|connection| connection.id == id)
     }
 
-    pub(super) fn remove(&mut self, id: ConnId) -> Option<Connection> {
+    pub(super) fn remove(&mut self, id: ConnId) -> Option<SocketConnection> {
         self.get(id)?;
         self.len -= 1;
         let removed = self.slots[id.index as usize].take();

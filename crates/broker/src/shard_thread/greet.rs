@@ -8,28 +8,28 @@ use mio::event::Event;
 use tidegate_core::{Hello, shard_of};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 
-use super::connection::Connection;
+use super::connection::SocketConnection;
 use super::{ShardThread, token};
-use crate::authenticate::{Credentials, Refusal};
+use crate::authenticate::{Credentials, LoginRefusal};
 use crate::first_packet::{First, first_packet, refusal};
+use crate::handshake::{Handshake, HandshakeStep, PASSWORDS_WAIT, Terms, credentials};
+use crate::handshakes::HandshakeKey;
 use crate::inbox::lock;
 use crate::known::{Acquaintance, Print};
-use crate::letter::{Arrival, Handover, Letter};
 use crate::limits::{LINGER, PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
-use crate::password::{Asker, Question};
-use crate::visitor::{Next, PASSWORDS_WAIT, Terms, Visitor, credentials};
-use crate::visitors::Key;
+use crate::password::{CheckRequester, PasswordCheck};
+use crate::thread_message::{AcceptedSocket, Handover, ThreadMessage};
 
 impl ShardThread {
     /// Somebody new. TLS costs CPU, so those handshakes go round the threads; the others are done where they come in.
-    pub(super) fn arrive(&mut self, arrival: Arrival) {
+    pub(super) fn arrive(&mut self, arrival: AcceptedSocket) {
         let mut arrival = Box::new(arrival);
-        if arrival.door.is_encrypted() {
-            let shards = self.common.inboxes.len();
+        if arrival.listener.is_encrypted() {
+            let shards = self.shared.inboxes.len();
             self.next_shard = (self.next_shard + 1) % shards;
             if self.next_shard != self.index {
-                let sent = self.common.inboxes[self.next_shard].send(Letter::Arrival(arrival));
-                let Err(Letter::Arrival(back)) = sent else { return };
+                let sent = self.shared.inboxes[self.next_shard].send(ThreadMessage::Arrival(arrival));
+                let Err(ThreadMessage::Arrival(back)) = sent else { return };
                 arrival = back;
             }
         }
@@ -37,25 +37,25 @@ impl ShardThread {
     }
 
     /// The handshake begins here, unless the broker goes down: then there is nobody yet to say a word to.
-    pub(super) fn welcome(&mut self, mut arrival: Arrival) {
+    pub(super) fn welcome(&mut self, mut arrival: AcceptedSocket) {
         if self.draining.is_some() {
             return;
         }
-        let key = self.visitors.next_key();
-        if arrival.link.register(self.poll.registry(), token::visitor(key.index)).is_err() {
+        let key = self.handshakes.next_key();
+        if arrival.link.register(self.poll.registry(), token::handshake(key.index)).is_err() {
             return;
         }
-        let key = self.visitors.insert(Visitor::new(arrival), self.now + self.rules.handshake_timeout);
+        let key = self.handshakes.insert(Handshake::new(arrival), self.now + self.rules.handshake_timeout);
         // Its first bytes are often here already: that saves a turn.
         self.advance(key);
     }
 
     pub(super) fn on_visitor_event(&mut self, index: usize, event: &Event) {
-        if let Some(key) = self.visitors.at(index) {
+        if let Some(key) = self.handshakes.at(index) {
             self.advance(key);
             // Nobody waits for the answer any more: no hash is to be computed for it.
             if (event.is_read_closed() || event.is_error()) && self.is_checking(key) {
-                drop(self.visitors.remove(key));
+                drop(self.handshakes.remove(key));
             }
         }
     }
@@ -64,43 +64,43 @@ impl ShardThread {
     pub(super) fn advance_queued(&mut self) {
         self.tls_steps_left = TLS_STEPS_PER_TURN_MAX;
         for key in core::mem::take(&mut self.visitors_next) {
-            self.visitors.dequeue(key);
+            self.handshakes.dequeue(key);
             self.advance(key);
         }
     }
 
-    fn advance(&mut self, key: Key) {
-        let Some(visitor) = self.visitors.get(key) else { return };
-        // Whoever came after a reload is judged by its rules, and their letter is read at the start of the next turn.
-        let is_behind = self.rules.generation != self.common.generation();
-        if is_behind || (self.tls_steps_left == 0 && visitor.is_handshaking()) {
+    fn advance(&mut self, key: HandshakeKey) {
+        let Some(handshake) = self.handshakes.get(key) else { return };
+        // Whoever came after a reload is judged by its rules, and their message is read at the start of the next turn.
+        let is_behind = self.rules.generation != self.shared.generation();
+        if is_behind || (self.tls_steps_left == 0 && handshake.is_handshaking()) {
             self.queue_visitor(key);
             return;
         }
         let make_id = || self.chance.client_id();
         let terms = Terms { limits: &self.connect_limits, pages: self.rules.pages() };
-        let next = visitor.on_ready(&mut self.scratch, &terms, make_id);
-        self.tls_steps_left -= usize::from(visitor.take_shaken() && self.tls_steps_left > 0);
+        let next = handshake.on_ready(&mut self.scratch, &terms, make_id);
+        self.tls_steps_left -= usize::from(handshake.take_shaken() && self.tls_steps_left > 0);
         self.follow(key, next);
     }
 
-    /// Goes on with a visitor in the next turn.
-    fn queue_visitor(&mut self, key: Key) {
-        if self.visitors.enqueue(key) {
+    /// Goes on with a handshake in the next turn.
+    fn queue_visitor(&mut self, key: HandshakeKey) {
+        if self.handshakes.enqueue(key) {
             self.visitors_next.push(key);
         }
     }
 
     /// Visitors whose time is up.
     pub(super) fn dismiss_late(&mut self) {
-        while let Some(key) = self.visitors.pop_due(self.now) {
+        while let Some(key) = self.handshakes.pop_due(self.now) {
             let retry_after = self.after_the_backlog();
-            if let Some(visitor) = self.visitors.get(key) {
-                if visitor.extend() {
-                    self.visitors.set_deadline(key, self.now + PASSWORD_PATIENCE);
+            if let Some(handshake) = self.handshakes.get(key) {
+                if handshake.extend() {
+                    self.handshakes.set_deadline(key, self.now + PASSWORD_PATIENCE);
                     continue;
                 }
-                let next = visitor.on_deadline(retry_after);
+                let next = handshake.on_deadline(retry_after);
                 self.follow(key, next);
             }
         }
@@ -108,37 +108,37 @@ impl ShardThread {
 
     /// Everybody that has not come in yet, because the broker goes down.
     pub(super) fn dismiss_arriving(&mut self) {
-        for key in self.visitors.keys() {
-            if let Some(visitor) = self.visitors.get(key).filter(|visitor| visitor.is_arriving()) {
-                let next = visitor.refuse(ReasonCode::ServerUnavailable);
+        for key in self.handshakes.keys() {
+            if let Some(handshake) = self.handshakes.get(key).filter(|handshake| handshake.is_arriving()) {
+                let next = handshake.refuse(ReasonCode::ServerUnavailable);
                 self.follow(key, next);
             }
         }
     }
 
-    fn follow(&mut self, key: Key, next: Next) {
-        if let Some(trouble) = self.visitors.get(key).and_then(Visitor::take_trouble) {
-            self.journal.handshake_trouble(&trouble, self.now);
+    fn follow(&mut self, key: HandshakeKey, next: HandshakeStep) {
+        if let Some(trouble) = self.handshakes.get(key).and_then(Handshake::take_trouble) {
+            self.event_log.handshake_trouble(&trouble, self.now);
         }
         match next {
-            Next::Wait => {}
-            Next::Again => self.queue_visitor(key),
-            Next::Check(credentials) => self.check(key, credentials),
-            Next::Linger => {
-                self.visitors.set_deadline(key, self.now + LINGER);
+            HandshakeStep::Wait => {}
+            HandshakeStep::Again => self.queue_visitor(key),
+            HandshakeStep::Check(credentials) => self.check(key, credentials),
+            HandshakeStep::Linger => {
+                self.handshakes.set_deadline(key, self.now + LINGER);
                 // What is unread decides whether it may be closed at once.
                 self.queue_visitor(key);
             }
-            Next::Close => drop(self.visitors.remove(key)),
+            HandshakeStep::Close => drop(self.handshakes.remove(key)),
         }
     }
 
-    fn check(&mut self, key: Key, credentials: Credentials) {
-        let Some(visitor) = self.visitors.get(key) else { return };
-        let Some((client_id, presence)) = visitor.checking() else { return };
+    fn check(&mut self, key: HandshakeKey, credentials: Credentials) {
+        let Some(handshake) = self.handshakes.get(key) else { return };
+        let Some((client_id, presence)) = handshake.checking() else { return };
         // Before anything is paid for, as who it says it is; as who it is when that is known: see `on_verdict`.
-        let (ip, user) = (visitor.ip(), credentials.certificate_name.as_deref().or(credentials.user_name.as_deref()));
-        let banned = lock(&self.common.bans).find(client_id, user, ip, self.now);
+        let (ip, user) = (handshake.ip(), credentials.certificate_name.as_deref().or(credentials.user_name.as_deref()));
+        let banned = lock(&self.shared.bans).find(client_id, user, ip, self.now);
         if let Some(left) = banned {
             self.refuse_until(key, ReasonCode::Banned, "banned", left);
             return;
@@ -149,24 +149,24 @@ impl ShardThread {
             self.on_verdict(key, verdict);
             return;
         }
-        let (generation, print) = (self.rules.generation, self.common.known.print(&credentials));
-        match print.map_or(Acquaintance::Stranger, |print| self.common.known.find(&print, generation, self.now)) {
+        let (generation, print) = (self.rules.generation, self.shared.known.print(&credentials));
+        match print.map_or(Acquaintance::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
             Acquaintance::Verified(user) if authenticator.admits(Some(&user), &credentials.client_id) => {
                 self.on_verdict(key, Ok(Some(user)));
                 return;
             }
             Acquaintance::Verified(_) | Acquaintance::Familiar => {}
             Acquaintance::Stranger => {
-                let wait = user.and_then(|user| lock(&self.common.attempts).wait(ip, user, self.now));
+                let wait = user.and_then(|user| lock(&self.shared.attempts).wait(ip, user, self.now));
                 if let Some(wait) = wait {
                     self.refuse_until(key, ReasonCode::ConnectionRateExceeded, "too many wrong passwords", wait);
                     return;
                 }
             }
         }
-        let asker = Asker::Visitor { shard: self.index, key, presence };
-        let question = Question { asker, credentials, authenticator, generation, from: ip, print };
-        if self.common.questions.ask(question).is_err() {
+        let asker = CheckRequester::Handshake { shard: self.index, key, presence };
+        let question = PasswordCheck { asker, credentials, authenticator, generation, from: ip, print };
+        if self.shared.questions.ask(question).is_err() {
             let retry_after = self.after_the_backlog();
             self.refuse_until(key, ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after);
         }
@@ -175,16 +175,16 @@ impl ShardThread {
     /// When somebody may come back for whose password there was no time: a moment within the time that those who wait
     /// take and as much again, so that not all come back at once.
     fn after_the_backlog(&self) -> Duration {
-        let backlog = self.common.questions.backlog().max(Duration::from_secs(1));
+        let backlog = self.shared.questions.backlog().max(Duration::from_secs(1));
         let spread = u64::try_from(backlog.as_millis()).unwrap_or(u64::MAX);
         backlog + Duration::from_millis(self.chance.seed() % spread)
     }
 
     /// A password thread has answered. If the rules have changed meanwhile, the answer is worth nothing: the user may be
     /// gone, or have another password. Each reload can cause one more question.
-    pub(super) fn on_checked(&mut self, question: Question, verdict: Result<Option<Arc<str>>, Refusal>) {
-        let Asker::Visitor { key, .. } = question.asker else { return };
-        let Question { credentials, generation, from, print, .. } = question;
+    pub(super) fn on_checked(&mut self, question: PasswordCheck, verdict: Result<Option<Arc<str>>, LoginRefusal>) {
+        let CheckRequester::Handshake { key, .. } = question.asker else { return };
+        let PasswordCheck { credentials, generation, from, print, .. } = question;
         if generation == self.rules.generation {
             // Whoever has left meanwhile has had its hash nevertheless.
             self.note_attempt(from, &credentials, print, &verdict);
@@ -194,12 +194,12 @@ impl ShardThread {
         }
     }
 
-    fn is_checking(&mut self, key: Key) -> bool {
-        self.visitors.get(key).is_some_and(|visitor| visitor.is_checking())
+    fn is_checking(&mut self, key: HandshakeKey) -> bool {
+        self.handshakes.get(key).is_some_and(|handshake| handshake.is_checking())
     }
 
     /// Somebody is known, or not let in.
-    fn on_verdict(&mut self, key: Key, verdict: Result<Option<Arc<str>>, Refusal>) {
+    fn on_verdict(&mut self, key: HandshakeKey, verdict: Result<Option<Arc<str>>, LoginRefusal>) {
         if !self.is_checking(key) {
             // Its time was up, or the broker goes down: it has had its answer.
             return;
@@ -207,21 +207,21 @@ impl ShardThread {
         match verdict {
             Ok(user) if self.is_banned(key, user.as_deref()) => {}
             Ok(user) => {
-                let (visitor, generation) = (self.visitors.remove(key), self.rules.generation);
-                if let Some(handover) = visitor.and_then(|visitor| visitor.into_handover(user, generation)) {
+                let (handshake, generation) = (self.handshakes.remove(key), self.rules.generation);
+                if let Some(handover) = handshake.and_then(|handshake| handshake.into_handover(user, generation)) {
                     self.hand_over(Box::new(handover));
                 }
             }
-            Err(Refusal::BadUserNameOrPassword) => self.refuse(key, ReasonCode::BadUserNameOrPassword),
-            Err(Refusal::NotAuthorized) => self.refuse(key, ReasonCode::NotAuthorized),
+            Err(LoginRefusal::BadUserNameOrPassword) => self.refuse(key, ReasonCode::BadUserNameOrPassword),
+            Err(LoginRefusal::NotAuthorized) => self.refuse(key, ReasonCode::NotAuthorized),
         }
     }
 
     /// Sends away whoever turns out to be banned, whatever it said it is.
-    fn is_banned(&mut self, key: Key, user: Option<&str>) -> bool {
-        let Some(visitor) = self.visitors.get(key) else { return false };
-        let Some((client_id, _)) = visitor.checking() else { return false };
-        let banned = lock(&self.common.bans).find(client_id, user, visitor.ip(), self.now);
+    fn is_banned(&mut self, key: HandshakeKey, user: Option<&str>) -> bool {
+        let Some(handshake) = self.handshakes.get(key) else { return false };
+        let Some((client_id, _)) = handshake.checking() else { return false };
+        let banned = lock(&self.shared.bans).find(client_id, user, handshake.ip(), self.now);
         if let Some(left) = banned {
             self.refuse_until(key, ReasonCode::Banned, "banned", left);
         }
@@ -234,43 +234,43 @@ impl ShardThread {
         from: IpAddr,
         credentials: &Credentials,
         print: Option<Print>,
-        verdict: &Result<Option<Arc<str>>, Refusal>,
+        verdict: &Result<Option<Arc<str>>, LoginRefusal>,
     ) {
         let Some(name) = credentials.user_name.as_deref() else { return };
         match (verdict, print) {
-            (Err(Refusal::BadUserNameOrPassword), print) => {
-                lock(&self.common.attempts).failed(from, name, self.now);
+            (Err(LoginRefusal::BadUserNameOrPassword), print) => {
+                lock(&self.shared.attempts).failed(from, name, self.now);
                 if let Some(print) = print {
-                    self.common.known.forget(&print);
+                    self.shared.known.forget(&print);
                 }
             }
             (Ok(user), print) => {
-                lock(&self.common.attempts).succeeded(from, name);
+                lock(&self.shared.attempts).succeeded(from, name);
                 if let Some((user, print)) = user.as_ref().zip(print) {
-                    self.common.known.note(print, Arc::clone(user), self.rules.generation, self.now);
+                    self.shared.known.note(print, Arc::clone(user), self.rules.generation, self.now);
                 }
             }
-            (Err(Refusal::NotAuthorized), _) => {}
+            (Err(LoginRefusal::NotAuthorized), _) => {}
         }
     }
 
-    fn refuse_until(&mut self, key: Key, reason: ReasonCode, words: &str, retry_after: Duration) {
-        if let Some(visitor) = self.visitors.get(key) {
-            let next = visitor.refuse_until(reason, words, retry_after);
+    fn refuse_until(&mut self, key: HandshakeKey, reason: ReasonCode, words: &str, retry_after: Duration) {
+        if let Some(handshake) = self.handshakes.get(key) {
+            let next = handshake.refuse_until(reason, words, retry_after);
             self.follow(key, next);
         }
     }
 
-    fn refuse(&mut self, key: Key, reason: ReasonCode) {
-        if let Some(visitor) = self.visitors.get(key) {
-            let next = visitor.refuse(reason);
+    fn refuse(&mut self, key: HandshakeKey, reason: ReasonCode) {
+        if let Some(handshake) = self.handshakes.get(key) {
+            let next = handshake.refuse(reason);
             self.follow(key, next);
         }
     }
 
     /// To the shard that has its session.
     fn hand_over(&mut self, mut handover: Box<Handover>) {
-        let owner = shard_of(&handover.client_id, self.common.inboxes.len());
+        let owner = shard_of(&handover.client_id, self.shared.inboxes.len());
         if owner == self.index {
             self.adopt(*handover);
             return;
@@ -278,7 +278,7 @@ impl ShardThread {
         if handover.link.deregister(self.poll.registry()).is_err() {
             return;
         }
-        if let Err(Letter::Handover(back)) = self.common.inboxes[owner].send(Letter::Handover(handover)) {
+        if let Err(ThreadMessage::Handover(back)) = self.shared.inboxes[owner].send(ThreadMessage::Handover(handover)) {
             self.turn_away(*back, ReasonCode::ServerBusy);
         }
     }
@@ -310,7 +310,7 @@ impl ShardThread {
             return;
         }
         let has_input = !rest.is_empty() || link.may_hold_input();
-        self.connections.insert(Connection::new(id, link, rest, self.now));
+        self.connections.insert(SocketConnection::new(id, link, rest, self.now));
         if has_input {
             self.queue_read(id);
         }
@@ -321,12 +321,13 @@ impl ShardThread {
         let certificate_name = handover.link.certificate_name().unwrap_or_default();
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else { return };
         let credentials = credentials(&connect, certificate_name);
-        let key = self.visitors.next_key();
-        if handover.link.register(self.poll.registry(), token::visitor(key.index)).is_err() {
+        let key = self.handshakes.next_key();
+        if handover.link.register(self.poll.registry(), token::handshake(key.index)).is_err() {
             return;
         }
         let deadline = self.now + self.rules.handshake_timeout;
-        let key = self.visitors.insert(Visitor::returned(handover, version, credentials.user_name.clone()), deadline);
+        let key =
+            self.handshakes.insert(Handshake::returned(handover, version, credentials.user_name.clone()), deadline);
         self.check(key, credentials);
     }
 
@@ -337,9 +338,9 @@ impl ShardThread {
         // A few bytes into an empty socket: it takes them, or something is wrong with it.
         let _ = link.send([&refusal(version, reason), &[]]);
         link.finish();
-        let key = self.visitors.next_key();
-        if link.register(self.poll.registry(), token::visitor(key.index)).is_ok() {
-            self.visitors.insert(Visitor::leaving(link), self.now + LINGER);
+        let key = self.handshakes.next_key();
+        if link.register(self.poll.registry(), token::handshake(key.index)).is_ok() {
+            self.handshakes.insert(Handshake::leaving(link), self.now + LINGER);
         }
     }
 }

@@ -40,7 +40,7 @@ impl ShardThread {
     pub(super) fn fire_timers(&mut self, events: &Events) {
         let is_all = events.iter().count() < events.capacity() && self.order.is_empty() && self.ready.is_empty();
         let sockets = if is_all { Sockets::Read } else { Sockets::MoreToRead };
-        let due = [self.shard.next_timer(), self.visitors.next_deadline()].into_iter().flatten().min();
+        let due = [self.shard.next_timer(), self.handshakes.next_deadline()].into_iter().flatten().min();
         if self.lateness.lets_timers_fire(due, sockets, self.now) {
             self.dismiss_late();
             self.shard.turn(self.now);

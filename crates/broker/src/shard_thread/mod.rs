@@ -29,36 +29,36 @@ use tidegate_core::{Batch, ConnId, Lane, Shard};
 use tidegate_wire_mqtt::{Limits, ReasonCode};
 use tracing::error;
 
-pub(crate) use accept::OpenDoor;
+pub(crate) use accept::AcceptingListener;
 use connection::Connections;
 use lateness::Lateness;
 pub(crate) use token::INBOX;
 use token::Subject;
 
-use crate::ask::{self, Asked};
+use crate::ask::{self, AskedQuestion};
 use crate::bans::Banned;
 use crate::chance::Chance;
-use crate::common::Common;
 use crate::departed::Departed;
+use crate::event_log::EventLog;
 use crate::first_packet::connect_limits;
-use crate::journal::Journal;
-use crate::keep::Scribe;
-use crate::letter::{Letter, Rules};
+use crate::handshakes::{HandshakeKey, HandshakeTable};
 use crate::limits::{
-    ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
-    STATS_INTERVAL, VISITOR_BYTES,
+    ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, HANDSHAKE_BYTES, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX,
+    SCRATCH_BYTES, STATS_INTERVAL,
 };
-use crate::operator::Setting;
+use crate::operator::OperatorSetting;
 use crate::pressure::Meter;
+use crate::shared_state::SharedState;
+use crate::store_link::ShardWriter;
 use crate::system::{News, System};
 use crate::tap::Tap;
-use crate::visitors::{Key, Visitors};
+use crate::thread_message::{Rules, ThreadMessage};
 
 /// Everything that one thread owns.
 #[derive(Debug)]
 pub(crate) struct ShardThread {
     index: usize,
-    common: Arc<Common>,
+    shared: Arc<SharedState>,
     rules: Rules,
     /// What a CONNECT may ask for, by the rules.
     connect_limits: Limits,
@@ -66,7 +66,7 @@ pub(crate) struct ShardThread {
     /// What the maps want to see.
     pub(crate) tap: Option<Arc<Tap>>,
     /// The way to the store, if there is one.
-    scribe: Option<Scribe>,
+    shard_writer: Option<ShardWriter>,
     poll: Poll,
     /// The time of this turn.
     pub(crate) now: Timestamp,
@@ -91,22 +91,22 @@ pub(crate) struct ShardThread {
     write_next: Vec<ConnId>,
     /// Connections that are to be closed, and when that is done anyway. In order: all have the same time.
     closings: VecDeque<(Timestamp, ConnId)>,
-    visitors: Visitors,
+    handshakes: HandshakeTable,
     /// Visitors to go on with, in order; each at most once.
-    visitors_next: Vec<Key>,
+    visitors_next: Vec<HandshakeKey>,
     /// Steps of TLS handshakes that may still be made in this turn.
     tls_steps_left: usize,
     /// The listeners; on the first thread only.
-    doors: Vec<OpenDoor>,
+    listeners: Vec<AcceptingListener>,
     /// Who had the last TLS handshake.
     next_shard: usize,
     /// Room for batches from the inbox; empty between uses.
     batches: VecDeque<Batch>,
     /// A batch was refused: try again then.
     batch_retry: Option<Timestamp>,
-    journal: Journal,
+    event_log: EventLog,
     /// Questions of operators, and what is kept for them.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<AskedQuestion>,
     departed: Departed,
     meter: Meter,
     /// Accepting, while it is paced.
@@ -126,23 +126,23 @@ pub(crate) struct ShardThread {
 impl ShardThread {
     pub(crate) fn new(
         index: usize,
-        common: Arc<Common>,
+        shared: Arc<SharedState>,
         rules: Rules,
         poll: Poll,
-        mut doors: Vec<OpenDoor>,
-        (shard, scribe): (Shard, Option<Scribe>),
+        mut listeners: Vec<AcceptingListener>,
+        (shard, shard_writer): (Shard, Option<ShardWriter>),
     ) -> io::Result<Self> {
-        for (place, door) in doors.iter_mut().enumerate() {
-            door.register(poll.registry(), place)?;
+        for (place, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), place)?;
         }
-        let (now, chance) = (common.clock.now(), Chance::new());
+        let (now, chance) = (shared.clock.now(), Chance::new());
         Ok(Self {
             index,
             connect_limits: connect_limits(&rules.settings),
             shard,
             tap: None,
-            scribe,
-            common,
+            shard_writer,
+            shared,
             rules,
             poll,
             now,
@@ -158,14 +158,14 @@ impl ShardThread {
             paused: Vec::new(),
             write_next: Vec::new(),
             closings: VecDeque::new(),
-            visitors: Visitors::default(),
+            handshakes: HandshakeTable::default(),
             visitors_next: Vec::new(),
             tls_steps_left: 0,
-            doors,
+            listeners,
             next_shard: index,
             batches: VecDeque::new(),
             batch_retry: None,
-            journal: Journal::default(),
+            event_log: EventLog::default(),
             asked: VecDeque::new(),
             departed: Departed::default(),
             meter: Meter::new(now),
@@ -184,18 +184,18 @@ impl ShardThread {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.measure();
         // What was restored is there before anybody asks.
-        self.common.show(self.index, &self.shard);
+        self.shared.show(self.index, &self.shard);
         while !self.is_done() {
             self.wait(&mut events);
             self.turn(&events);
         }
         self.write_down();
-        self.common.show(self.index, &self.shard);
+        self.shared.show(self.index, &self.shard);
     }
 
     fn wait(&mut self, events: &mut Events) {
-        let timeout = self.wake_at().map(|at| at.since(self.common.clock.now()));
-        let inbox = &self.common.inboxes[self.index];
+        let timeout = self.wake_at().map(|at| at.since(self.shared.clock.now()));
+        let inbox = &self.shared.inboxes[self.index];
         let timeout = if inbox.fall_asleep() { timeout } else { Some(Duration::ZERO) };
         let mut waited = self.poll.poll(events, timeout);
         if waited.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
@@ -221,8 +221,8 @@ impl ShardThread {
         }
         [
             self.shard.poll_timeout(),
-            self.scribe.as_ref().and_then(Scribe::due),
-            self.visitors.next_deadline(),
+            self.shard_writer.as_ref().and_then(ShardWriter::due),
+            self.handshakes.next_deadline(),
             self.closings.front().map(|&(at, _)| at),
             self.next_accept(),
             self.batch_retry,
@@ -237,20 +237,20 @@ impl ShardThread {
     }
 
     fn turn(&mut self, events: &Events) {
-        let before = std::mem::replace(&mut self.now, self.common.clock.now());
-        self.silent_at = before.max(self.common.clock.before(self.now, self.took));
-        self.common.has_turned(self.index);
+        let before = std::mem::replace(&mut self.now, self.shared.clock.now());
+        self.silent_at = before.max(self.shared.clock.before(self.now, self.took));
+        self.shared.has_turned(self.index);
         // News first: what comes in is judged by the newest rules.
-        self.take_letters();
-        if let Some(scribe) = &mut self.scribe {
-            scribe.hear(&mut self.shard, self.now);
+        self.take_messages();
+        if let Some(shard_writer) = &mut self.shard_writer {
+            shard_writer.hear(&mut self.shard, self.now);
         }
         self.advance_queued();
         for event in events {
             match token::subject(event.token()) {
                 Subject::Connection(index) => self.on_connection_event(index, event),
-                Subject::Visitor(index) => self.on_visitor_event(index, event),
-                Subject::Door(index) => self.accept(index),
+                Subject::Handshake(index) => self.on_visitor_event(index, event),
+                Subject::Listener(index) => self.accept(index),
                 Subject::Inbox => {}
             }
         }
@@ -266,8 +266,8 @@ impl ShardThread {
         self.write_all();
         self.close_all();
         self.resume_paused();
-        if let Some(scribe) = &mut self.scribe {
-            scribe.fetch(&mut self.shard, self.now);
+        if let Some(shard_writer) = &mut self.shard_writer {
+            shard_writer.fetch(&mut self.shard, self.now);
         }
         self.tell(events);
         self.measure();
@@ -276,40 +276,40 @@ impl ShardThread {
 
     /// What this turn has changed that is to outlive the process.
     fn write_down(&mut self) {
-        if let Some(scribe) = &mut self.scribe {
-            scribe.write(&mut self.shard, self.now);
+        if let Some(shard_writer) = &mut self.shard_writer {
+            shard_writer.write(&mut self.shard, self.now);
         }
     }
 
     /// What this turn was like; now and then, what that comes to.
     fn measure(&mut self) {
-        let end = self.common.clock.now();
-        self.took = self.common.clock.took(self.now, end);
+        let end = self.shared.clock.now();
+        self.took = self.shared.clock.took(self.now, end);
         self.shard.handle_turned(self.took);
         self.meter.on_turn(self.took);
-        let pressure = &self.common.pressure;
-        let visitors = self.visitors.len() * VISITOR_BYTES;
-        let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + visitors;
+        let pressure = &self.shared.pressure;
+        let handshakes = self.handshakes.len() * HANDSHAKE_BYTES;
+        let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + handshakes;
         let used = self.shard.memory_used() as u64;
         let max = pressure.budget.grant(self.index, used);
         self.shard.set_memory(usize::try_from(max).unwrap_or(usize::MAX), outside);
-        let store = self.scribe.as_ref().map_or(Duration::ZERO, Scribe::lag);
+        let store = self.shard_writer.as_ref().map_or(Duration::ZERO, ShardWriter::lag);
         let Some(gauge) = self.meter.sample(pressure.budget.used(), pressure.budget.max(), store, end) else { return };
         pressure.show(self.index, &gauge);
         let (before, level) = (self.shard.level(), pressure.level());
         self.shard.set_level(level);
         if before != level && self.index == 0 {
             pressure.count_transition(level);
-            self.journal.pressure_changed(&pressure.report(end), end);
+            self.event_log.pressure_changed(&pressure.report(end), end);
         }
     }
 
     /// What other shards have for ours.
     #[inline]
     fn take_batches(&mut self) {
-        self.common.inboxes[self.index].take_batches(&mut self.batches);
+        self.shared.inboxes[self.index].take_batches(&mut self.batches);
         while let Some(batch) = self.batches.pop_front() {
-            self.common.pressure.budget.batch_taken(self.index, batch.size());
+            self.shared.pressure.budget.batch_taken(self.index, batch.size());
             self.shard.handle_batch(&batch, self.now);
         }
     }
@@ -317,7 +317,7 @@ impl ShardThread {
     /// What our shard has for others.
     fn send_batches(&mut self) {
         self.batch_retry = None;
-        for to in (0..self.common.inboxes.len()).filter(|&to| to != self.index) {
+        for to in (0..self.shared.inboxes.len()).filter(|&to| to != self.index) {
             while let Some(batch) = self.shard.poll_batch(to) {
                 let batches_max = match batch.lane() {
                     Lane::Interest => INBOX_INTEREST_MAX,
@@ -325,9 +325,9 @@ impl ShardThread {
                 };
                 let bytes = batch.size();
                 // Before the other side can take it out again.
-                self.common.pressure.budget.batch_sent(to, bytes);
-                if let Err(batch) = self.common.inboxes[to].push_batch(batch, batches_max) {
-                    self.common.pressure.budget.batch_taken(to, bytes);
+                self.shared.pressure.budget.batch_sent(to, bytes);
+                if let Err(batch) = self.shared.inboxes[to].push_batch(batch, batches_max) {
+                    self.shared.pressure.budget.batch_taken(to, bytes);
                     self.shard.handle_batch_refused(to, batch);
                     self.batch_retry = Some(self.now + BATCH_RETRY);
                     break;
@@ -336,37 +336,41 @@ impl ShardThread {
         }
     }
 
-    fn take_letters(&mut self) {
-        for letter in self.common.inboxes[self.index].take_letters() {
-            match letter {
-                Letter::Arrival(arrival) => self.welcome(*arrival),
-                Letter::Handover(handover) => self.adopt(*handover),
-                Letter::Checked { question, verdict } => self.on_checked(*question, verdict),
+    fn take_messages(&mut self) {
+        for message in self.shared.inboxes[self.index].take_messages() {
+            match message {
+                ThreadMessage::Arrival(arrival) => self.welcome(*arrival),
+                ThreadMessage::Handover(handover) => self.adopt(*handover),
+                ThreadMessage::Checked { question, verdict } => self.on_checked(*question, verdict),
                 // The tables of all of them are bounded by whoever sends these.
-                Letter::Limit(Setting::Limit, whom, rate) => drop(self.shard.set_limit(&whom, rate, self.now)),
-                Letter::Limit(Setting::Grant, whom, rate) => drop(self.shard.set_grant(&whom, rate, self.now)),
-                Letter::Expel(whom) => self.expel(&whom),
-                // It is heard after the letters: what one tells of is there by then.
-                Letter::Kept => {}
-                Letter::Tick(hand) => {
+                ThreadMessage::Limit(OperatorSetting::Limit, whom, rate) => {
+                    let _ = self.shard.set_limit(&whom, rate, self.now);
+                }
+                ThreadMessage::Limit(OperatorSetting::Grant, whom, rate) => {
+                    let _ = self.shard.set_grant(&whom, rate, self.now);
+                }
+                ThreadMessage::Expel(whom) => self.expel(&whom),
+                // It is heard after the messages: what one tells of is there by then.
+                ThreadMessage::Kept => {}
+                ThreadMessage::Tick(hand) => {
                     // This turn may have begun before the clock was set.
-                    self.now = self.common.clock.now();
+                    self.now = self.shared.clock.now();
                     self.ticks.push(hand);
                 }
-                Letter::Reload(rules) => self.reload(*rules),
-                Letter::Ask(asked) => self.asked.push_back(*asked),
-                Letter::Tap(tap) => self.set_tap(tap),
-                Letter::Mapped(outgoing) => self.publish_mapped(&outgoing),
-                Letter::Shutdown => self.shut_down(),
+                ThreadMessage::Reload(rules) => self.reload(*rules),
+                ThreadMessage::Ask(asked) => self.asked.push_back(*asked),
+                ThreadMessage::Tap(tap) => self.set_tap(tap),
+                ThreadMessage::Mapped(outgoing) => self.publish_mapped(&outgoing),
+                ThreadMessage::Shutdown => self.shut_down(),
             }
         }
     }
 
     fn answer_questions(&mut self) {
         for _ in 0..ANSWERS_PER_TURN_MAX {
-            let Some(Asked { question, reply, seat }) = self.asked.pop_front() else { return };
+            let Some(AskedQuestion { question, reply, permit }) = self.asked.pop_front() else { return };
             reply(ask::answer(&question, &mut self.shard, &self.departed, self.now));
-            drop(seat);
+            drop(permit);
         }
     }
 
@@ -382,7 +386,7 @@ impl ShardThread {
     }
 
     fn reload(&mut self, rules: Rules) {
-        // Two reloads at once may send their letters in another order than they took their numbers.
+        // Two reloads at once may send their messages in another order than they took their numbers.
         if rules.generation < self.rules.generation {
             return;
         }
@@ -399,8 +403,8 @@ impl ShardThread {
     fn shut_down(&mut self) {
         if self.draining.is_none() {
             self.draining = Some(self.now + self.rules.drain_timeout);
-            if let Some(scribe) = &mut self.scribe {
-                scribe.write_rhythms(&mut self.shard, self.now);
+            if let Some(shard_writer) = &mut self.shard_writer {
+                shard_writer.write_rhythms(&mut self.shard, self.now);
             }
             self.close_doors();
             self.dismiss_arriving();
@@ -410,8 +414,8 @@ impl ShardThread {
 
     /// Nobody is left, or nobody is waited for any longer.
     fn is_done(&self) -> bool {
-        let is_idle = self.scribe.as_ref().is_none_or(Scribe::is_idle);
-        let is_empty = self.connections.is_empty() && self.visitors.is_empty() && is_idle;
+        let is_idle = self.shard_writer.as_ref().is_none_or(ShardWriter::is_idle);
+        let is_empty = self.connections.is_empty() && self.handshakes.is_empty() && is_idle;
         self.draining.is_some_and(|until| is_empty || until <= self.now)
     }
 
@@ -424,11 +428,11 @@ impl ShardThread {
         if self.system_due().is_some_and(|due| due <= self.now)
             && let Some(system) = &mut self.system
         {
-            let (stats, shard, now) = (self.common.stats(), &mut self.shard, self.now);
-            let report = self.common.pressure.report(now);
-            let (store, beside) =
-                (self.common.keeper.as_ref().and_then(|keeper| keeper.report()), self.common.beside.all());
-            let news = News { stats: &stats, report: &report, store: store.as_ref(), beside: &beside };
+            let (stats, shard, now) = (self.shared.stats(), &mut self.shard, self.now);
+            let report = self.shared.pressure.report(now);
+            let (store, extra) =
+                (self.shared.store.as_ref().and_then(|store| store.report()), self.shared.extra_metrics.all());
+            let news = News { stats: &stats, report: &report, store: store.as_ref(), extra: &extra };
             system.publish(&news, self.rules.sys_interval, now, |topic, value| {
                 shard.handle_system(topic, value.as_bytes(), now);
             });
@@ -445,14 +449,14 @@ impl ShardThread {
             (None, Err(_)) => Banned::Client(client_id.to_owned()),
         };
         // Nobody is told of it, so nobody waits for the disk.
-        let _ = self.common.ban(whom, time, "published too fast for too long", self.now);
+        let _ = self.shared.ban(whom, time, "published too fast for too long", self.now);
     }
 
     /// Events to the log, and counters to whoever wants to see them.
     fn tell(&mut self, events: &Events) {
         let mut something_happened = !events.is_empty();
         while let Some(event) = self.shard.poll_event() {
-            self.journal.tell(&event, self.now);
+            self.event_log.tell(&event, self.now);
             self.departed.note(&event);
             if let Event::Outlawed { client_id, identity, time } = &event {
                 self.ban(client_id, identity, *time);
@@ -464,7 +468,7 @@ impl ShardThread {
             self.stats_due = Some((self.stats_shown_at + STATS_INTERVAL).max(self.now));
         }
         if self.stats_due.is_some_and(|due| due <= self.now) {
-            self.common.show(self.index, &self.shard);
+            self.shared.show(self.index, &self.shard);
             self.stats_shown_at = self.now;
             self.stats_due = None;
         }

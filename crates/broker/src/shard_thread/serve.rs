@@ -9,13 +9,13 @@ use tidegate_control::order::{Served, Visit};
 use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Portion, Progress, Reading as Standing, Shard, Then};
 
-use super::connection::{Connection, End, Reading};
+use super::connection::{ReadState, SocketConnection, StreamEnd};
 use super::{ShardThread, token};
+use crate::handshake::Handshake;
 use crate::limits::{
     BYTES_OF_A_UNIT, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, TURN_READ_BYTES_MAX, TURN_UNITS_MAX, UNIT_BYTES,
 };
-use crate::link::Source;
-use crate::visitor::Visitor;
+use crate::link::SourceState;
 
 /// What reading a connection came to.
 struct Read {
@@ -35,17 +35,17 @@ impl ShardThread {
         let Some(connection) = self.connections.at(index) else { return };
         let id = connection.id;
         if event.is_read_closed() {
-            connection.end = connection.end.max(End::Announced);
+            connection.end = connection.end.max(StreamEnd::Announced);
         }
         if event.is_writable() && connection.blocked {
             connection.blocked = false;
             self.write_next.push(id);
         }
-        if event.is_error() && connection.reading == Reading::Paused {
+        if event.is_error() && connection.reading == ReadState::Paused {
             // A reset while nobody reads. Those that are read find it themselves, after what came before it.
             self.lose(id);
-        } else if (event.is_readable() || event.is_read_closed()) && connection.reading == Reading::Idle {
-            connection.reading = Reading::Queued;
+        } else if (event.is_readable() || event.is_read_closed()) && connection.reading == ReadState::Idle {
+            connection.reading = ReadState::Queued;
             connection.silent_at = connection.silent_at.max(self.silent_at);
             connection.dry_at = connection.silent_at;
             self.ready.push(id);
@@ -95,7 +95,7 @@ impl ShardThread {
     /// Serves one that waits, and says where it stands then. The answer is what that took.
     fn visit(&mut self, visit: &Visit) -> u32 {
         let connection = self.connections.at(visit.key as usize);
-        let Some(connection) = connection.filter(|it| it.place == Some(visit.place) && it.reading == Reading::Queued)
+        let Some(connection) = connection.filter(|it| it.place == Some(visit.place) && it.reading == ReadState::Queued)
         else {
             self.order.served(visit.place, 1, Served::Dry, self.now);
             return 1;
@@ -120,7 +120,7 @@ impl ShardThread {
     /// From now on it is read in order. `spent`: what it was just served without that.
     fn wait_to_be_read(&mut self, id: ConnId, spent: u32) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.reading != Reading::Queued || connection.place.is_some() {
+        if connection.reading != ReadState::Queued || connection.place.is_some() {
             return;
         }
         let Standing { parent, standing } = self.shard.reading(id, connection.dry_at, self.now);
@@ -129,15 +129,15 @@ impl ShardThread {
     }
 
     fn is_queued(&mut self, id: ConnId) -> bool {
-        self.connections.get(id).is_some_and(|connection| connection.reading == Reading::Queued)
+        self.connections.get(id).is_some_and(|connection| connection.reading == ReadState::Queued)
     }
 
     /// Reads a connection in the next turn, or in this one if its turn has not come.
     pub(super) fn queue_read(&mut self, id: ConnId) {
         if let Some(connection) = self.connections.get(id)
-            && matches!(connection.reading, Reading::Idle | Reading::Paused)
+            && matches!(connection.reading, ReadState::Idle | ReadState::Paused)
         {
-            connection.reading = Reading::Queued;
+            connection.reading = ReadState::Queued;
             self.ready.push(id);
         }
     }
@@ -150,8 +150,8 @@ impl ShardThread {
             self.lose(id);
             return Read::NOTHING;
         };
-        if received.source == Source::Ended {
-            connection.end = End::Reached;
+        if received.source == SourceState::Ended {
+            connection.end = StreamEnd::Reached;
         }
         self.read_left = self.read_left.saturating_sub(received.bytes);
         // What is read of a packet that is not whole yet is work, too.
@@ -180,26 +180,26 @@ impl ShardThread {
     }
 
     /// Whether there may be more to read now.
-    fn after_read(&mut self, id: ConnId, source: Source, then: Then) -> bool {
+    fn after_read(&mut self, id: ConnId, source: SourceState, then: Then) -> bool {
         self.connections.count(id);
         let Some(connection) = self.connections.get(id) else { return false };
         match then {
             Then::Close => stop_reading(connection),
             Then::Pause => {
-                connection.reading = Reading::Paused;
+                connection.reading = ReadState::Paused;
                 self.paused.push(id);
             }
             Then::Continue => {
                 let more = match source {
-                    Source::More => connection.end != End::Reached,
-                    Source::Short => connection.end == End::Announced,
-                    Source::Drained | Source::Ended => false,
+                    SourceState::More => connection.end != StreamEnd::Reached,
+                    SourceState::Short => connection.end == StreamEnd::Announced,
+                    SourceState::Drained | SourceState::Ended => false,
                 };
                 if connection.has_work() || more {
                     return true;
                 }
-                connection.reading = Reading::Idle;
-                if connection.end == End::Reached {
+                connection.reading = ReadState::Idle;
+                if connection.end == StreamEnd::Reached {
                     self.lose(id);
                 }
             }
@@ -298,12 +298,12 @@ impl ShardThread {
         self.shard.handle_closed(id, Why::Lost, self.now);
         let mut link = connection.link;
         link.finish();
-        if connection.end == End::Reached || link.drain(&mut self.scratch) {
+        if connection.end == StreamEnd::Reached || link.drain(&mut self.scratch) {
             return true;
         }
-        let key = self.visitors.next_key();
-        if link.register(self.poll.registry(), token::visitor(key.index)).is_ok() {
-            self.visitors.insert(Visitor::leaving(link), self.now + LINGER);
+        let key = self.handshakes.next_key();
+        if link.register(self.poll.registry(), token::handshake(key.index)).is_ok() {
+            self.handshakes.insert(Handshake::leaving(link), self.now + LINGER);
         }
         true
     }
@@ -318,14 +318,14 @@ impl ShardThread {
         }
     }
 
-    fn leave_order(&mut self, connection: &Connection) {
+    fn leave_order(&mut self, connection: &SocketConnection) {
         if let Some(place) = connection.place {
             self.order.leave(place);
         }
     }
 }
 
-fn stop_reading(connection: &mut Connection) {
-    connection.reading = Reading::Stopped;
+fn stop_reading(connection: &mut SocketConnection) {
+    connection.reading = ReadState::Stopped;
     connection.forget_input();
 }

@@ -15,17 +15,17 @@ use tidegate_core::access::Open;
 use tidegate_core::shard_of;
 
 use super::{INBOX, ShardThread};
-use crate::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
+use crate::authenticate::{Anonymous, Authenticator, Credentials, LoginRefusal};
 use crate::bans::Banned;
 use crate::clock::Clock;
-use crate::common::Common;
 use crate::config::{Config, Listener, ListenerKind, TlsFiles};
-use crate::door::Door;
 use crate::inbox::{Inbox, lock};
-use crate::letter::{Arrival, Rules};
 use crate::limits::{PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
-use crate::link::Link;
+use crate::link::SocketLink;
+use crate::listener::OpenListener;
 use crate::password::Questions;
+use crate::shared_state::SharedState;
+use crate::thread_message::{AcceptedSocket, Rules};
 
 /// Asks on a password thread, and knows everybody.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Authenticator for Slow {
         true
     }
 
-    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
         Ok(Some("ann".into()))
     }
 }
@@ -50,8 +50,8 @@ impl Authenticator for Nobody {
         false
     }
 
-    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
-        Err(Refusal::NotAuthorized)
+    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
+        Err(LoginRefusal::NotAuthorized)
     }
 }
 
@@ -66,7 +66,7 @@ impl Authenticator for Ann {
         false
     }
 
-    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
         Ok(Some("ann".into()))
     }
 
@@ -87,32 +87,32 @@ fn threads_at(clock: &Clock, count: usize, authenticator: &Arc<dyn Authenticator
     let polls: Vec<Poll> = (0..count).map(|_| Poll::new().unwrap()).collect();
     let inbox = |poll: &Poll| Inbox::new(Waker::new(poll.registry(), INBOX).unwrap());
     let (inboxes, questions) = (polls.iter().map(inbox).collect(), Arc::new(Questions::new(1)));
-    let common = Arc::new(Common::new(clock.clone(), inboxes, questions, u64::MAX, None));
+    let shared = Arc::new(SharedState::new(clock.clone(), inboxes, questions, u64::MAX, None));
     let thread = |(index, poll)| {
         let rules = rules(Arc::clone(authenticator), 0);
         let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
         let shard = tidegate_core::Shard::new(index, count, settings, policy, 1);
-        ShardThread::new(index, Arc::clone(&common), rules, poll, Vec::new(), (shard, None)).unwrap()
+        ShardThread::new(index, Arc::clone(&shared), rules, poll, Vec::new(), (shard, None)).unwrap()
     };
     polls.into_iter().enumerate().map(thread).collect()
 }
 
 /// A client's socket, and what the broker gets of it.
-fn arrival(thread: &ShardThread, door: &Arc<Door>) -> (TcpStream, Arrival) {
+fn arrival(thread: &ShardThread, open: &Arc<OpenListener>) -> (TcpStream, AcceptedSocket) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     let (stream, peer) = listener.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
-    let seat = thread.common.connections.take(usize::MAX).unwrap();
-    let handshake = thread.common.handshakes.take(usize::MAX).unwrap();
-    let link = Link::new(mio::net::TcpStream::from_std(stream), door.tls_session().unwrap(), seat);
-    (client, Arrival { link, peer, door: Arc::clone(door), handshake })
+    let connection_permit = thread.shared.connections.take(usize::MAX).unwrap();
+    let permit = thread.shared.handshakes.take(usize::MAX).unwrap();
+    let link = SocketLink::new(mio::net::TcpStream::from_std(stream), open.tls_session().unwrap(), connection_permit);
+    (client, AcceptedSocket { link, peer, listener: Arc::clone(open), permit })
 }
 
-fn plain_door() -> Arc<Door> {
+fn plain_door() -> Arc<OpenListener> {
     let listener = Listener { kind: ListenerKind::Mqtt, bind: "127.0.0.1:0".parse().unwrap(), tls: None };
-    Door::open(&listener).unwrap().0
+    OpenListener::open(&listener).unwrap().0
 }
 
 /// A client that has said hello.
@@ -144,7 +144,7 @@ fn f072_who_was_removed_while_its_password_was_checked_is_not_let_in() {
     let slow: Arc<dyn Authenticator> = Arc::new(Slow);
     let mut thread = threads(1, &slow).remove(0);
     let mut client = connecting(&mut thread, 4, "x");
-    let question = thread.common.questions.next().unwrap();
+    let question = thread.shared.questions.next().unwrap();
     thread.reload(rules(Arc::new(Nobody), 1));
     let verdict = question.authenticator.authenticate(&question.credentials);
     assert!(verdict.is_ok(), "by the rules of then");
@@ -164,7 +164,7 @@ fn f072_who_was_removed_on_the_way_to_its_shard_is_not_let_in() {
         threads[1].reload(rules(now, 1));
         turn(&mut threads[1]);
         assert_eq!(answer(&mut client), expected);
-        assert_eq!(threads[1].common.handshakes.taken(), 0, "its place among the handshakes is free again");
+        assert_eq!(threads[1].shared.handshakes.taken(), 0, "its place among the handshakes is free again");
     }
 }
 
@@ -178,7 +178,7 @@ fn f136_a_ban_is_for_who_somebody_is_and_not_for_who_it_says_it_is() {
         (Banned::ClientOf("x".into(), "ann".into()), "y", false),
         (Banned::User("ann".into()), "z", true),
     ] {
-        assert!(lock(&thread.common.bans).add(whom.clone(), minute, "a test", thread.now));
+        assert!(lock(&thread.shared.bans).add(whom.clone(), minute, "a test", thread.now));
         let mut client = connecting(&mut thread, 5, client_id);
         turn(&mut thread);
         assert_eq!(answer(&mut client)[3] == 0x8A, is_banned, "{whom:?} {client_id}");
@@ -209,15 +209,15 @@ fn nothing_is_hashed_for_a_visitor_whose_time_was_up_and_it_is_told_when_to_come
     let mut client = connecting(&mut thread, 5, "x");
     thread.now = thread.now + thread.rules.handshake_timeout;
     thread.dismiss_late();
-    assert_eq!(thread.visitors.keys().len(), 1);
-    assert!(!thread.common.questions.backlog().is_zero(), "it is given more time");
+    assert_eq!(thread.handshakes.keys().len(), 1);
+    assert!(!thread.shared.questions.backlog().is_zero(), "it is given more time");
     thread.now = thread.now + PASSWORD_PATIENCE;
     thread.dismiss_late();
     let said = answer(&mut client);
     assert_eq!(said[3], 0x89, "busy");
     assert!(said.windows(19).any(|words| words == b"pace-retry-after-ms"));
-    thread.common.questions.close();
-    assert!(thread.common.questions.next().is_none());
+    thread.shared.questions.close();
+    assert!(thread.shared.questions.next().is_none());
 }
 
 #[test]
@@ -236,11 +236,11 @@ fn whoever_comes_during_a_drain_is_sent_away() {
     let (mut client, arrival) = arrival(&threads[1], &plain_door());
     threads[1].welcome(arrival);
     assert_eq!(answer(&mut client), b"");
-    assert!(threads[1].visitors.keys().iter().all(|&key| !threads[1].visitors.get(key).unwrap().is_arriving()));
+    assert!(threads[1].handshakes.keys().iter().all(|&key| !threads[1].handshakes.get(key).unwrap().is_arriving()));
 }
 
-/// A TLS door, and what its clients trust.
-fn secure_door() -> (Arc<Door>, Arc<ClientConfig>, Folder) {
+/// A TLS listener, and what its clients trust.
+fn secure_listener() -> (Arc<OpenListener>, Arc<ClientConfig>, Folder) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let folder = Folder(std::env::temp_dir().join(format!("tidegate-turns-{}-{number}", std::process::id())));
@@ -258,7 +258,7 @@ fn secure_door() -> (Arc<Door>, Arc<ClientConfig>, Folder) {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    (Door::open(&listener).unwrap().0, Arc::new(config), folder)
+    (OpenListener::open(&listener).unwrap().0, Arc::new(config), folder)
 }
 
 /// Removed at the end.
@@ -274,10 +274,10 @@ impl Drop for Folder {
 fn f083_a_storm_of_tls_greetings_is_answered_a_few_in_a_turn_and_in_order() {
     let everybody: Arc<dyn Authenticator> = Arc::new(Anonymous);
     let mut thread = threads(1, &everybody).remove(0);
-    let (door, config, _folder) = secure_door();
+    let (listener, config, _folder) = secure_listener();
     let mut clients = Vec::new();
     for _ in 0..=2 * TLS_STEPS_PER_TURN_MAX {
-        let (mut client, arrival) = arrival(&thread, &door);
+        let (mut client, arrival) = arrival(&thread, &listener);
         let mut session =
             ClientConnection::new(Arc::clone(&config), ServerName::try_from("localhost").unwrap()).unwrap();
         session.write_tls(&mut client).unwrap();

@@ -10,19 +10,19 @@ use tidegate_core::ConnId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Inbox,
-    Door(usize),
-    Visitor(usize),
+    Listener(usize),
+    Handshake(usize),
     Connection(usize),
 }
 
 /// The inbox's waker.
 pub(crate) const INBOX: Token = Token(0);
 
-pub(super) fn door(index: usize) -> Token {
+pub(super) fn listener(index: usize) -> Token {
     Token(index << 2 | 1)
 }
 
-pub(super) fn visitor(index: usize) -> Token {
+pub(super) fn handshake(index: usize) -> Token {
     Token(index << 2 | 2)
 }
 
@@ -33,8 +33,8 @@ pub(super) fn connection(id: ConnId) -> Token {
 pub(super) fn subject(token: Token) -> Subject {
     let index = token.0 >> 2;
     match token.0 & 3 {
-        1 => Subject::Door(index),
-        2 => Subject::Visitor(index),
+        1 => Subject::Listener(index),
+        2 => Subject::Handshake(index),
         3 => Subject::Connection(index),
         _ => Subject::Inbox,
     }
@@ -47,8 +47,8 @@ mod tests {
     #[test]
     fn tokens_say_what_they_were_made_for() {
         assert_eq!(subject(INBOX), Subject::Inbox);
-        assert_eq!(subject(door(3)), Subject::Door(3));
-        assert_eq!(subject(visitor(70_000)), Subject::Visitor(70_000));
+        assert_eq!(subject(listener(3)), Subject::Listener(3));
+        assert_eq!(subject(handshake(70_000)), Subject::Handshake(70_000));
         assert_eq!(
             subject(connection(ConnId { index: u32::MAX >> 2, generation: 9 })),
             Subject::Connection(0x3fff_ffff)

@@ -20,7 +20,7 @@ pub enum CloseCode {
 
 /// A control frame of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control<'a> {
+pub enum ControlFrame<'a> {
     /// To be answered with the same bytes.
     Ping(&'a [u8]),
     /// Nothing to be done.
@@ -65,7 +65,11 @@ struct Frame {
 
 impl Decoder {
     /// Replaces the bytes in `buffer` by the payload of the data frames in them, and says how much that is.
-    pub fn decode(&mut self, buffer: &mut [u8], mut on_control: impl FnMut(Control<'_>)) -> Result<usize, CloseCode> {
+    pub fn decode(
+        &mut self,
+        buffer: &mut [u8],
+        mut on_control: impl FnMut(ControlFrame<'_>),
+    ) -> Result<usize, CloseCode> {
         let (mut at, mut filled) = (0, 0);
         loop {
             let Some(mut frame) = self.frame.take() else {
@@ -161,11 +165,11 @@ impl Decoder {
         Ok(())
     }
 
-    fn finish(&mut self, opcode: u8, on_control: &mut impl FnMut(Control<'_>)) {
+    fn finish(&mut self, opcode: u8, on_control: &mut impl FnMut(ControlFrame<'_>)) {
         match opcode {
-            PING => on_control(Control::Ping(&self.control)),
-            CLOSE => on_control(Control::Close),
-            PONG => on_control(Control::Pong),
+            PING => on_control(ControlFrame::Ping(&self.control)),
+            CLOSE => on_control(ControlFrame::Close),
+            PONG => on_control(ControlFrame::Pong),
             _ => return,
         }
         self.control = Vec::new();

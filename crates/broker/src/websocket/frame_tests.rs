@@ -19,9 +19,9 @@ fn decode_in(pieces: &[&[u8]]) -> Result<(Vec<u8>, String), CloseCode> {
     for piece in pieces {
         let mut buffer = piece.to_vec();
         let count = decoder.decode(&mut buffer, |control| match control {
-            Control::Ping(data) => write!(controls, "ping{}", data.len()).unwrap(),
-            Control::Pong => controls.push_str("pong"),
-            Control::Close => controls.push_str("close"),
+            ControlFrame::Ping(data) => write!(controls, "ping{}", data.len()).unwrap(),
+            ControlFrame::Pong => controls.push_str("pong"),
+            ControlFrame::Close => controls.push_str("close"),
         })?;
         payload.extend_from_slice(&buffer[..count]);
         if controls.ends_with("close") {

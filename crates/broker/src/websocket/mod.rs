@@ -7,6 +7,6 @@ pub(crate) mod frame;
 pub(crate) mod session;
 pub(crate) mod upgrade;
 
-pub use frame::{CloseCode, Control, Decoder};
+pub use frame::{CloseCode, ControlFrame, Decoder};
 pub(crate) use session::WebSocket;
-pub use upgrade::{Pages, Upgrade, upgrade};
+pub use upgrade::{AllowedPages, Upgrade, upgrade};

@@ -6,9 +6,9 @@
 
 use std::io::{self, IoSlice, Write};
 
-use super::frame::{self, CloseCode, Control, Decoder};
+use super::frame::{self, CloseCode, ControlFrame, Decoder};
 use crate::limits::WS_FRAME_SEND_MAX;
-use crate::link::Sent;
+use crate::link::SentBytes;
 
 /// The state of one WebSocket after its handshake.
 #[derive(Debug, Default)]
@@ -35,9 +35,9 @@ impl WebSocket {
         }
         let (ping, peer_closed) = (&mut self.ping, &mut self.peer_closed);
         let result = self.decoder.decode(buffer, |control| match control {
-            Control::Ping(data) => *ping = Some(data.to_vec()),
-            Control::Pong => {}
-            Control::Close => *peer_closed = true,
+            ControlFrame::Ping(data) => *ping = Some(data.to_vec()),
+            ControlFrame::Pong => {}
+            ControlFrame::Close => *peer_closed = true,
         });
         if self.peer_closed {
             self.close(CloseCode::Normal);
@@ -65,14 +65,14 @@ impl WebSocket {
     }
 
     /// Writes as much as `out` takes. Bytes that belong to a frame in progress are counted as taken, once written.
-    pub(crate) fn send(&mut self, out: &mut impl Write, mut slices: [&[u8]; 2]) -> io::Result<Sent> {
+    pub(crate) fn send(&mut self, out: &mut impl Write, mut slices: [&[u8]; 2]) -> io::Result<SentBytes> {
         let mut taken = 0;
         loop {
             self.prepare(slices[0].len() + slices[1].len());
             let first = &slices[0][..slices[0].len().min(self.owed)];
             let second = &slices[1][..slices[1].len().min(self.owed - first.len())];
             if self.ahead.is_empty() && first.is_empty() && second.is_empty() {
-                return Ok(Sent { taken, blocked: false });
+                return Ok(SentBytes { taken, blocked: false });
             }
             let written =
                 match out.write_vectored(&[IoSlice::new(&self.ahead), IoSlice::new(first), IoSlice::new(second)]) {
@@ -80,7 +80,7 @@ impl WebSocket {
                     Ok(written) => written,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return Ok(Sent { taken, blocked: true });
+                        return Ok(SentBytes { taken, blocked: true });
                     }
                     Err(error) => return Err(error),
                 };
@@ -186,11 +186,11 @@ mod tests {
     fn a_pong_waits_for_the_end_of_the_frame() {
         let mut web_socket = WebSocket::default();
         let mut socket = Narrow { taken: Vec::new(), width: 100, room: 4 };
-        assert_eq!(web_socket.send(&mut socket, [b"hello", b""]).unwrap(), Sent { taken: 2, blocked: true });
+        assert_eq!(web_socket.send(&mut socket, [b"hello", b""]).unwrap(), SentBytes { taken: 2, blocked: true });
         let mut ping = masked(0x89, b"?", [1, 2, 3, 4]);
         assert_eq!(web_socket.receive(&mut ping), Ok(0));
         socket.room = 100;
-        assert_eq!(web_socket.send(&mut socket, [b"llo", b""]).unwrap(), Sent { taken: 3, blocked: false });
+        assert_eq!(web_socket.send(&mut socket, [b"llo", b""]).unwrap(), SentBytes { taken: 3, blocked: false });
         assert_eq!(socket.taken, b"\x82\x05hello\x8a\x01?");
     }
 

@@ -33,7 +33,7 @@ pub enum Upgrade {
 
 /// Which pages may talk to us through a browser. What is no browser says nothing about pages, and has a reach of its own.
 #[derive(Clone, Copy, Debug)]
-pub enum Pages<'a> {
+pub enum AllowedPages<'a> {
     /// Those that the operator has listed by origin.
     Listed(&'a [String]),
     /// Nobody comes in without a password, and no page has one: those from this machine, and those of the name that the
@@ -52,7 +52,7 @@ const PROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 const ACCEPT_KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Reads the request at the start of `input`, which came from this address.
-pub fn upgrade(input: &[u8], peer: IpAddr, pages: Pages<'_>) -> Upgrade {
+pub fn upgrade(input: &[u8], peer: IpAddr, pages: AllowedPages<'_>) -> Upgrade {
     let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let consumed = match request.parse(input) {
@@ -108,30 +108,30 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
 
 /// A browser on this machine lends its reach to every page it shows: a page from elsewhere must not talk to a broker that
 /// trusts this machine, nor, wherever the browser is, to one that lets everybody in. Where the operator has listed pages, those may and no others, wherever the browser is.
-fn judge_page(headers: &[httparse::Header<'_>], peer: IpAddr, pages: Pages<'_>) -> Result<(), Fault> {
+fn judge_page(headers: &[httparse::Header<'_>], peer: IpAddr, pages: AllowedPages<'_>) -> Result<(), Fault> {
     let bad = |why| (400, "Bad Request", why);
     let forbidden = |why| Err((403, "Forbidden", why));
     let host = name_in(once(headers, "Host").map_err(bad)?);
     let is_browser = headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"));
     let origin = if is_browser { Some(once(headers, "Origin").map_err(bad)?) } else { None };
     match (pages, origin) {
-        (Pages::Listed(listed), Some(origin)) => {
+        (AllowedPages::Listed(listed), Some(origin)) => {
             if !listed.iter().any(|page| page == "*" || page.eq_ignore_ascii_case(origin)) {
                 return forbidden("this page's origin is not among those that are allowed");
             }
             return Ok(());
         }
-        (Pages::Listed(_), None) => return Ok(()),
-        (Pages::OfThisMachine, origin) if (peer.is_loopback() || origin.is_some()) && !is_here(&host) => {
+        (AllowedPages::Listed(_), None) => return Ok(()),
+        (AllowedPages::OfThisMachine, origin) if (peer.is_loopback() || origin.is_some()) && !is_here(&host) => {
             return forbidden("without users this door answers to addresses and to localhost only");
         }
-        (Pages::OfOurName | Pages::OfThisMachine, _) => {}
+        (AllowedPages::OfOurName | AllowedPages::OfThisMachine, _) => {}
     }
     let Some(origin) = origin else { return Ok(()) };
     let from = name_in(origin.split_once("://").map_or(origin, |(_, authority)| authority));
     let is_local = from == "localhost" || from.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     // A port that a container publishes looks like a peer from afar, whoever is behind it.
-    let is_judged = peer.is_loopback() || matches!(pages, Pages::OfThisMachine);
+    let is_judged = peer.is_loopback() || matches!(pages, AllowedPages::OfThisMachine);
     if is_judged && !is_local && from != host {
         return forbidden("a page from elsewhere may not use this machine's broker");
     }
@@ -214,8 +214,8 @@ mod tests {
             ("http://[::1]:8083", HERE, true),
         ] {
             let request = GOOD.replacen("\r\n", &format!("\r\nOrigin: {origin}\r\n"), 1);
-            for pages in [Pages::OfOurName, Pages::OfThisMachine] {
-                let is_welcome = is_welcome && (peer == HERE || matches!(pages, Pages::OfOurName));
+            for pages in [AllowedPages::OfOurName, AllowedPages::OfThisMachine] {
+                let is_welcome = is_welcome && (peer == HERE || matches!(pages, AllowedPages::OfOurName));
                 let accepted = matches!(upgrade(request.as_bytes(), peer, pages), Upgrade::Accept { .. });
                 assert_eq!(accepted, is_welcome, "{origin} from {peer}, {pages:?}");
             }
@@ -226,7 +226,7 @@ mod tests {
     fn f085_a_name_that_others_can_point_at_us_is_not_ours() {
         let far: IpAddr = "192.0.2.7".parse().unwrap();
         let listed = ["http://app.example".to_owned()];
-        let accepts = |host: &str, origin: &str, peer: IpAddr, pages: Pages<'_>| {
+        let accepts = |host: &str, origin: &str, peer: IpAddr, pages: AllowedPages<'_>| {
             let origin = if origin.is_empty() { String::new() } else { format!("\r\nOrigin: {origin}") };
             let request = GOOD.replacen("Host: localhost", &format!("Host: {host}{origin}"), 1);
             matches!(upgrade(request.as_bytes(), peer, pages), Upgrade::Accept { .. })
@@ -236,20 +236,20 @@ mod tests {
         {
             let origin = format!("http://{host}");
             for origin in [&origin, "http://localhost:8083", ""] {
-                assert!(!accepts(host, origin, HERE, Pages::OfThisMachine), "{host} {origin}");
+                assert!(!accepts(host, origin, HERE, AllowedPages::OfThisMachine), "{host} {origin}");
             }
             // With users nobody gets anywhere without a password: a proxy may say whatever name it has.
-            assert!(accepts(host, &origin, HERE, Pages::OfOurName), "{host}");
+            assert!(accepts(host, &origin, HERE, AllowedPages::OfOurName), "{host}");
             // From afar names are what a broker is found by; a page is judged wherever its browser is.
-            assert!(accepts(host, "", far, Pages::OfThisMachine), "{host}");
-            assert!(!accepts(host, &origin, far, Pages::OfThisMachine), "{host}");
+            assert!(accepts(host, "", far, AllowedPages::OfThisMachine), "{host}");
+            assert!(!accepts(host, &origin, far, AllowedPages::OfThisMachine), "{host}");
             // Whoever lists pages has thought of names.
-            assert!(accepts(host, "http://app.example", HERE, Pages::Listed(&listed)), "{host}");
-            assert!(!accepts(host, &origin, HERE, Pages::Listed(&listed)), "{host}");
+            assert!(accepts(host, "http://app.example", HERE, AllowedPages::Listed(&listed)), "{host}");
+            assert!(!accepts(host, &origin, HERE, AllowedPages::Listed(&listed)), "{host}");
         }
         for host in ["localhost", "LOCALHOST:8083", "127.0.0.1:8083", "[::1]:8083", "[::1]", "10.0.0.7:80"] {
             for origin in [&format!("http://{host}"), "http://localhost:3000", ""] {
-                assert!(accepts(host, origin, HERE, Pages::OfThisMachine), "{host} {origin}");
+                assert!(accepts(host, origin, HERE, AllowedPages::OfThisMachine), "{host} {origin}");
             }
         }
     }
@@ -261,7 +261,7 @@ mod tests {
         let status = |origin: &str, peer: IpAddr, origins: &[String]| {
             let head = if origin.is_empty() { String::new() } else { format!("Origin: {origin}\r\n") };
             let request = GOOD.replacen("\r\n", &format!("\r\n{head}"), 1);
-            match upgrade(request.as_bytes(), peer, Pages::Listed(origins)) {
+            match upgrade(request.as_bytes(), peer, AllowedPages::Listed(origins)) {
                 Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
                 _ => "101".to_owned(),
             }
@@ -283,7 +283,7 @@ mod tests {
                         Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n\r\n";
 
     fn status(request: &str) -> String {
-        match upgrade(request.as_bytes(), HERE, Pages::OfThisMachine) {
+        match upgrade(request.as_bytes(), HERE, AllowedPages::OfThisMachine) {
             Upgrade::Incomplete => "incomplete".into(),
             Upgrade::Accept { .. } => "101".into(),
             Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn the_example_of_rfc_6455() {
         let Upgrade::Accept { consumed, answer } =
-            upgrade(&[GOOD.as_bytes(), b"\x82"].concat(), HERE, Pages::OfThisMachine)
+            upgrade(&[GOOD.as_bytes(), b"\x82"].concat(), HERE, AllowedPages::OfThisMachine)
         else {
             panic!("refused")
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_broker::keep::{Wall, Written, batches, location_of, restore, saved};
+use tidegate_broker::store_link::{WallClock, Written, batches, location_of, restore, saved};
 use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     disk: SimDisk,
     pub(crate) log: Option<Log<SimDisk>>,
-    wall: Wall,
+    wall: WallClock,
     shards: Vec<Shard>,
     /// What was handed to the writer and is not kept, with the turn that it ends.
     unwritten: VecDeque<(usize, Option<u64>, Written)>,
@@ -69,7 +69,7 @@ impl World {
             now,
             disk,
             log: None,
-            wall: Wall::new(now, 1_800_000_000_000, 0),
+            wall: WallClock::new(now, 1_800_000_000_000, 0),
             shards: Vec::new(),
             unwritten: VecDeque::new(),
             moves: BTreeMap::new(),

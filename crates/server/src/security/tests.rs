@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{ConfigEntry, Sources, load as load_config};
-use tidegate_broker::authenticate::{Credentials, Refusal};
+use tidegate_broker::authenticate::{Credentials, LoginRefusal};
 use tidegate_core::access::{Action, Identity};
 
 struct Place {
@@ -39,7 +39,7 @@ fn alice() -> String {
     users.to_text()
 }
 
-fn come_in(security: &Security, name: Option<(&str, &str)>) -> Result<Option<Arc<str>>, Refusal> {
+fn come_in(security: &Security, name: Option<(&str, &str)>) -> Result<Option<Arc<str>>, LoginRefusal> {
     security.authenticator.authenticate(&Credentials {
         client_id: "c".into(),
         user_name: name.map(|(user, _)| user.into()),
@@ -65,7 +65,7 @@ fn users_in_the_data_folder_close_the_door() {
     let place = Place::new("", Some(&alice()));
     let security = place.security(&[]).unwrap();
     assert!(security.has_users);
-    assert_eq!(come_in(&security, None), Err(Refusal::NotAuthorized));
+    assert_eq!(come_in(&security, None), Err(LoginRefusal::NotAuthorized));
     assert_eq!(come_in(&security, Some(("alice", "secret"))), Ok(Some("alice".into())));
     assert!(may(&security, Some("alice"), Action::Publish, "a"));
     let both = place.security(&[("security.allow_anonymous", "true")]).unwrap();

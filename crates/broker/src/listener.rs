@@ -17,24 +17,24 @@ use crate::tls;
 
 /// What every thread knows of a listener.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct OpenListener {
     pub(crate) kind: ListenerKind,
     pub(crate) address: SocketAddr,
     /// The TLS configuration of new connections, for the kinds that have one; replaced by a reload.
     tls: Option<Mutex<Arc<ServerConfig>>>,
 }
 
-impl Door {
+impl OpenListener {
     /// Binds the listener that is configured.
     pub(crate) fn open(listener: &Listener) -> io::Result<(Arc<Self>, TcpListener)> {
         let tls = load_tls(listener)?;
         let socket = bind(listener.bind).map_err(|error| name_it(listener, &error))?;
         let address = socket.local_addr()?;
-        let door = Self { kind: listener.kind, address, tls: tls.map(Mutex::new) };
-        Ok((Arc::new(door), socket))
+        let open = Self { kind: listener.kind, address, tls: tls.map(Mutex::new) };
+        Ok((Arc::new(open), socket))
     }
 
-    /// A TLS session for a new connection; `None` at a plain door.
+    /// A TLS session for a new connection; `None` at a plain listener.
     pub(crate) fn tls_session(&self) -> Result<Option<ServerConnection>, rustls::Error> {
         let Some(tls) = &self.tls else { return Ok(None) };
         let mut session = ServerConnection::new(Arc::clone(&lock(tls)))?;
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn errors_name_listener_and_address() {
-        let (_door, socket) = Door::open(&listener(ListenerKind::Mqtt, "127.0.0.1:0")).unwrap();
+        let (_open, socket) = OpenListener::open(&listener(ListenerKind::Mqtt, "127.0.0.1:0")).unwrap();
         let taken = socket.local_addr().unwrap().to_string();
-        let error = Door::open(&listener(ListenerKind::Ws, &taken)).unwrap_err().to_string();
+        let error = OpenListener::open(&listener(ListenerKind::Ws, &taken)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("listener ws at {taken}: ")), "{error}");
-        let error = Door::open(&listener(ListenerKind::Mqtts, "127.0.0.1:0")).unwrap_err().to_string();
+        let error = OpenListener::open(&listener(ListenerKind::Mqtts, "127.0.0.1:0")).unwrap_err().to_string();
         assert!(error.contains("mqtts") && error.contains("certificate"), "{error}");
     }
 }

@@ -12,13 +12,13 @@ use tidegate_core::event::{Event, Why};
 use tidegate_wire_mqtt::{ReasonCode, Version};
 use tracing::{debug, info, warn};
 
+use crate::handshake::HandshakeFailure;
 use crate::limits::{LOG_LINES_PER_SECOND, RATE_TOLD_MAX};
 use crate::pressure::PressureReport;
-use crate::visitor::Trouble;
 
 /// The log of one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Journal {
+pub(crate) struct EventLog {
     connected: Ration,
     refused: Ration,
     disconnected: Ration,
@@ -35,7 +35,7 @@ pub(crate) struct Journal {
     handshake: Ration,
 }
 
-impl Journal {
+impl EventLog {
     /// Writes an event down.
     pub(crate) fn tell(&mut self, event: &Event, now: Timestamp) {
         match event {
@@ -147,9 +147,9 @@ impl Journal {
     }
 
     /// Somebody did not become a client.
-    pub(crate) fn handshake_trouble(&mut self, trouble: &Trouble, now: Timestamp) {
+    pub(crate) fn handshake_trouble(&mut self, trouble: &HandshakeFailure, now: Timestamp) {
         let Some(Suppressed(suppressed)) = self.handshake.take(now) else { return };
-        let Trouble { peer, listener, client_id, user, why } = trouble;
+        let HandshakeFailure { peer, listener, client_id, user, why } = trouble;
         let (client, user, why) = (client_id.as_deref(), user.as_deref(), &**why);
         info!(event = "handshake_failed", %peer, listener, client, user, why, suppressed, "handshake failed");
     }

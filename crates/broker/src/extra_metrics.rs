@@ -7,7 +7,7 @@ use crate::inbox::lock;
 
 /// One number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beside {
+pub struct ExtraMetric {
     /// What is counted: `space_requests`.
     pub family: &'static str,
     /// What that means, in a sentence.
@@ -21,25 +21,25 @@ pub struct Beside {
 }
 
 /// Says what the numbers are now. Called on threads of the broker: it must not wait.
-pub type Source = Box<dyn Fn() -> Vec<Beside> + Send + Sync>;
+pub type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 
 /// The source, once there is one.
 #[derive(Default)]
-pub(crate) struct Besides(std::sync::Mutex<Option<Source>>);
+pub(crate) struct ExtraMetrics(std::sync::Mutex<Option<Source>>);
 
-impl fmt::Debug for Besides {
+impl fmt::Debug for ExtraMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Besides")
     }
 }
 
-impl Besides {
-    pub(crate) fn all(&self) -> Vec<Beside> {
+impl ExtraMetrics {
+    pub(crate) fn all(&self) -> Vec<ExtraMetric> {
         lock(&self.0).as_ref().map(|source| source()).unwrap_or_default()
     }
 }
 
-impl Beside {
+impl ExtraMetric {
     /// Below `$SYS/broker/`: the family's first word is a level, and so is each label's value.
     pub(crate) fn topic(&self) -> String {
         let mut topic = self.family.replacen('_', "/", 1);
@@ -53,13 +53,13 @@ impl Beside {
 
 impl Handle {
     /// Shows these numbers with the broker's own, from now on.
-    pub fn show_beside(&self, source: Source) {
-        *lock(&self.common().beside.0) = Some(source);
+    pub fn show_extra_metrics(&self, source: Source) {
+        *lock(&self.shared().extra_metrics.0) = Some(source);
     }
 
     /// The numbers of now.
-    pub fn beside(&self) -> Vec<Beside> {
-        self.common().beside.all()
+    pub fn extra_metrics(&self) -> Vec<ExtraMetric> {
+        self.shared().extra_metrics.all()
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_number_has_a_topic_of_its_own() {
         let labels = vec![("class", "update"), ("outcome", "busy")];
-        let beside = Beside { family: "space_requests", help: "", is_counter: true, labels, value: 1 };
-        assert_eq!(beside.topic(), "space/requests/update/busy");
+        let metric = ExtraMetric { family: "space_requests", help: "", is_counter: true, labels, value: 1 };
+        assert_eq!(metric.topic(), "space/requests/update/busy");
     }
 }

@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What became of something that was to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum BanKept {
     /// It is.
     Yes,
     /// It holds until the end of the process: there is no store, or the disk did not take it in time.
@@ -21,52 +21,52 @@ pub enum Kept {
 }
 
 #[derive(Debug)]
-pub(super) struct Clerk {
-    desk: Mutex<Desk>,
+pub(super) struct BanWriter {
+    state: Mutex<BanProducer>,
     changed: Arc<Condvar>,
 }
 
 #[derive(Debug)]
-struct Desk {
+struct BanProducer {
     producer: Producer,
     /// Everything up to this ticket is kept.
     kept: Option<u64>,
     done: Vec<KeptBatch>,
 }
 
-impl Clerk {
-    /// A clerk whose producer calls `changed` when something is kept.
+impl BanWriter {
+    /// A ban writer whose producer calls `changed` when something is kept.
     pub(super) fn new(producer: Producer, changed: Arc<Condvar>) -> Self {
-        Self { desk: Mutex::new(Desk { producer, kept: None, done: Vec::new() }), changed }
+        Self { state: Mutex::new(BanProducer { producer, kept: None, done: Vec::new() }), changed }
     }
 
     /// Hands a record over; the ticket with which to wait for it. None if there is no room, or the record is too large.
     pub(super) fn write(&self, record: &Record<'_>) -> Option<u64> {
         let mut batch = RecordBatch::new();
         record.push_to(&mut batch).ok()?;
-        lock(&self.desk).producer.submit(batch).ok()
+        lock(&self.state).producer.submit(batch).ok()
     }
 
     /// Waits until it is kept, for so long at most.
-    pub(super) fn wait(&self, ticket: u64, time: Duration) -> Kept {
+    pub(super) fn wait(&self, ticket: u64, time: Duration) -> BanKept {
         let end = Instant::now() + time;
-        let mut desk = lock(&self.desk);
+        let mut state = lock(&self.state);
         loop {
-            desk.hear();
-            if desk.kept >= Some(ticket) {
-                return Kept::Yes;
+            state.hear();
+            if state.kept >= Some(ticket) {
+                return BanKept::Yes;
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Kept::No;
+                return BanKept::No;
             }
-            let waited = self.changed.wait_timeout(desk, left.min(LOOK_EVERY));
-            desk = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout(state, left.min(LOOK_EVERY));
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
     }
 }
 
-impl Desk {
+impl BanProducer {
     fn hear(&mut self) {
         self.producer.poll(&mut self.done);
         self.kept = self.done.drain(..).map(|done| done.ticket).max().max(self.kept);

@@ -12,7 +12,7 @@ use tidegate_store::disk::FsDisk;
 use tidegate_store::records::{Record, StoreImage, TEXT_BYTES_MAX};
 use tidegate_store::{Log, LogOptions, RecordBatch, StoreError};
 
-use super::wall::Wall;
+use super::wall_clock::WallClock;
 
 /// How often what was learned is written down: a rhythm changes by a few percent in this time.
 const EVERY: Duration = Duration::from_secs(300);
@@ -42,7 +42,7 @@ impl Rhythms {
     }
 
     /// The next part, if it is time for it.
-    pub(super) fn write(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Option<RecordBatch> {
+    pub(super) fn write(&mut self, shard: &mut Shard, wall: &WallClock, now: Timestamp) -> Option<RecordBatch> {
         if now < self.due {
             return None;
         }
@@ -62,7 +62,7 @@ impl Rhythms {
     }
 
     /// Everything that is not written yet.
-    pub(super) fn write_all(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Vec<RecordBatch> {
+    pub(super) fn write_all(&mut self, shard: &mut Shard, wall: &WallClock, now: Timestamp) -> Vec<RecordBatch> {
         let mut batches = Vec::new();
         self.next = 0;
         loop {
@@ -75,7 +75,7 @@ impl Rhythms {
     }
 }
 
-fn batch(rhythms: &[SavedRhythm], wall: &Wall) -> Option<RecordBatch> {
+fn batch(rhythms: &[SavedRhythm], wall: &WallClock) -> Option<RecordBatch> {
     let mut batch = RecordBatch::new();
     for SavedRhythm { key, interval, batch: at_once, last_at } in rhythms {
         let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
@@ -93,7 +93,7 @@ fn batch(rhythms: &[SavedRhythm], wall: &Wall) -> Option<RecordBatch> {
 /// broker of their own has learned it.
 pub fn write_learned(dir: &Path, learned: &[SavedRhythm], now: Timestamp) -> Result<(), StoreError> {
     let (mut log, _) = Log::open(FsDisk::open(dir)?, LogOptions::default(), |_, _| Ok(()))?;
-    let wall = Wall::now(now, 0);
+    let wall = WallClock::now(now, 0);
     let batches: Vec<RecordBatch> =
         learned.chunks(PLACES_PER_TURN as usize).filter_map(|part| batch(part, &wall)).collect();
     log.append(&batches, &mut Vec::new())?;
@@ -101,7 +101,7 @@ pub fn write_learned(dir: &Path, learned: &[SavedRhythm], now: Timestamp) -> Res
 }
 
 /// Puts back what is in the image.
-pub(super) fn restore(image: &StoreImage, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> usize {
+pub(super) fn restore(image: &StoreImage, shards: &mut [Shard], wall: &WallClock, now: Timestamp) -> usize {
     let mut restored = 0;
     for (key, seen_ms, state) in image.rhythms() {
         let Some((nanos, at_once)) = read(state) else { continue };

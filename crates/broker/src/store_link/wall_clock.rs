@@ -15,12 +15,12 @@ const AWAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 
 /// Converts between the clock of the process and the time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wall {
+pub struct WallClock {
     at: Timestamp,
     ms: u64,
 }
 
-impl Wall {
+impl WallClock {
     /// Now, by the clock of this machine and the last time that was written down (0: none was).
     pub fn now(at: Timestamp, last_ms: u64) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -65,15 +65,15 @@ mod tests {
     fn f120_a_clock_that_jumps_between_two_runs_counts_as_no_time() {
         let at = Timestamp::from_secs_f64(5.0);
         let (last, day) = (1_800_000_000_000, 24 * 3600 * 1000);
-        assert_eq!(Wall::new(at, last + day, last).ms(at), last + day);
-        assert_eq!(Wall::new(at, 1000, last).ms(at), last, "1970");
-        assert_eq!(Wall::new(at, last + 400 * day, last).ms(at), last, "a year later");
-        assert_eq!(Wall::new(at, last, 0).ms(at), last, "the first start");
+        assert_eq!(WallClock::new(at, last + day, last).ms(at), last + day);
+        assert_eq!(WallClock::new(at, 1000, last).ms(at), last, "1970");
+        assert_eq!(WallClock::new(at, last + 400 * day, last).ms(at), last, "a year later");
+        assert_eq!(WallClock::new(at, last, 0).ms(at), last, "the first start");
     }
 
     #[test]
     fn times_go_there_and_back() {
-        let wall = Wall::new(Timestamp::from_secs_f64(5.0), 1_800_000_000_000, 0);
+        let wall = WallClock::new(Timestamp::from_secs_f64(5.0), 1_800_000_000_000, 0);
         let later = Timestamp::from_secs_f64(65.0);
         assert_eq!(wall.timestamp(wall.ms(later)), later);
         assert_eq!(wall.timestamp(0), Timestamp::ZERO);

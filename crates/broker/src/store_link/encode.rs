@@ -4,8 +4,8 @@ use tidegate_core::persist::{Change, Kept, SavedWish, Turn};
 use tidegate_store::records::{IDS_MAX, MessageRecord, Record, WishRecord};
 use tidegate_store::{FRAME_BYTES, Location, Position, RecordBatch, StoreError};
 
-use super::spot::spot_of;
-use super::wall::Wall;
+use super::disk_address::spot_of;
+use super::wall_clock::WallClock;
 
 /// Records of one batch after which the next one begins, where it may: below what the store takes, with room for one
 /// message to a few ten thousand sessions.
@@ -52,7 +52,7 @@ impl Written {
         (self.batch, self.messages)
     }
 
-    fn push(&mut self, change: &Change, wall: &Wall) -> Result<(), StoreError> {
+    fn push(&mut self, change: &Change, wall: &WallClock) -> Result<(), StoreError> {
         let at = self.batch.bytes();
         push(change, wall, &mut self.batch)?;
         if let Change::Message(message) = change {
@@ -64,7 +64,7 @@ impl Written {
 }
 
 /// What a turn has to have written, as batches; in order.
-pub fn batches(turn: &Turn, wall: &Wall) -> Vec<Written> {
+pub fn batches(turn: &Turn, wall: &WallClock) -> Vec<Written> {
     let mut batches = Vec::new();
     let mut written = Written::default();
     for change in &turn.changes {
@@ -88,7 +88,7 @@ pub fn batches(turn: &Turn, wall: &Wall) -> Vec<Written> {
     batches
 }
 
-fn push(change: &Change, wall: &Wall, batch: &mut RecordBatch) -> Result<(), StoreError> {
+fn push(change: &Change, wall: &WallClock, batch: &mut RecordBatch) -> Result<(), StoreError> {
     let record = match *change {
         Change::Whole => return Ok(()),
         Change::Message(ref message) => {

@@ -5,32 +5,32 @@
 
 use std::sync::Arc;
 
-use crate::common::Common;
+use crate::shared_state::SharedState;
 
 /// Asks all shards for a sign of life.
 #[derive(Debug)]
-pub struct Pulse {
-    common: Arc<Common>,
+pub struct Watchdog {
+    shared: Arc<SharedState>,
     /// Turns of each shard at the last knock.
     seen: Vec<u64>,
 }
 
-impl Pulse {
-    pub(crate) fn new(common: Arc<Common>) -> Self {
-        let seen = common.turns();
-        Self { common, seen }
+impl Watchdog {
+    pub(crate) fn new(shared: Arc<SharedState>) -> Self {
+        let seen = shared.turns();
+        Self { shared, seen }
     }
 
     /// Asks every shard to turn once.
     pub fn knock(&mut self) {
-        self.seen = self.common.turns();
-        for inbox in &*self.common.inboxes {
+        self.seen = self.shared.turns();
+        for inbox in &*self.shared.inboxes {
             inbox.wake();
         }
     }
 
     /// Whether every shard has turned since the last knock.
     pub fn is_answered(&self) -> bool {
-        self.common.turns().iter().zip(&self.seen).all(|(now, seen)| now > seen)
+        self.shared.turns().iter().zip(&self.seen).all(|(now, seen)| now > seen)
     }
 }

@@ -11,13 +11,13 @@ use tidegate_core::access::Identity;
 use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Version};
 
 use crate::authenticate::Credentials;
-use crate::door::Door;
 use crate::first_packet::{First, first_packet, refusal, refusal_until};
-use crate::letter::{Arrival, Handover};
 use crate::limits::READ_BYTES_MAX;
-use crate::link::{Link, Source};
-use crate::seat::Seat;
-use crate::websocket::{Pages, Upgrade, upgrade};
+use crate::link::{SocketLink, SourceState};
+use crate::listener::OpenListener;
+use crate::permit::Permit;
+use crate::thread_message::{AcceptedSocket, Handover};
+use crate::websocket::{AllowedPages, Upgrade, upgrade};
 
 /// Nobody asks for the address of somebody that is leaving.
 const UNKNOWN_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
@@ -27,18 +27,18 @@ pub(crate) const PASSWORDS_WAIT: &str = "too many passwords are waiting";
 
 /// A socket and its stage.
 #[derive(Debug)]
-pub(crate) struct Visitor {
-    link: Link,
-    stage: Stage,
+pub(crate) struct Handshake {
+    link: SocketLink,
+    stage: HandshakeStage,
     /// What was read and not used yet. In `Checking`: the CONNECT and what came after it.
     input: Vec<u8>,
     /// Last words that were not written yet.
     output: Vec<u8>,
     peer: SocketAddr,
     /// Where it came in; nobody asks after it has been connected.
-    door: Option<Arc<Door>>,
+    listener: Option<Arc<OpenListener>>,
     /// Its place among the handshakes, while it is in one.
-    handshake: Option<Seat>,
+    permit: Option<Permit>,
     /// What went wrong, for the log.
     trouble: Option<String>,
     /// Client identifier and user, once they are known.
@@ -47,7 +47,7 @@ pub(crate) struct Visitor {
 
 /// What went wrong with whom, for the log.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct HandshakeFailure {
     pub(crate) peer: SocketAddr,
     pub(crate) listener: &'static str,
     /// If it has come so far as to say it.
@@ -58,7 +58,7 @@ pub(crate) struct Trouble {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum HandshakeStage {
     Upgrade,
     Connect,
     Checking(Checking),
@@ -91,12 +91,12 @@ pub(crate) struct Terms<'a> {
     /// Of the CONNECT.
     pub(crate) limits: &'a Limits,
     /// Of the WebSocket request.
-    pub(crate) pages: Pages<'a>,
+    pub(crate) pages: AllowedPages<'a>,
 }
 
-/// What is to be done about a visitor.
+/// What is to be done about a handshake.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum HandshakeStep {
     /// Nothing until its socket is ready again.
     Wait,
     /// There may be more to read: go on next turn.
@@ -109,75 +109,80 @@ pub(crate) enum Next {
     Close,
 }
 
-impl Visitor {
+impl Handshake {
     /// Somebody new.
-    pub(crate) fn new(arrival: Arrival) -> Self {
-        let Arrival { link, peer, door, handshake } = arrival;
-        let stage = if door.is_websocket() { Stage::Upgrade } else { Stage::Connect };
-        let door = Some(door);
+    pub(crate) fn new(arrival: AcceptedSocket) -> Self {
+        let AcceptedSocket { link, peer, listener, permit } = arrival;
+        let stage = if listener.is_websocket() { HandshakeStage::Upgrade } else { HandshakeStage::Connect };
+        let listener = Some(listener);
         Self {
             link,
             stage,
             input: Vec::new(),
             output: Vec::new(),
             peer,
-            door,
-            handshake: Some(handshake),
+            listener,
+            permit: Some(permit),
             trouble: None,
             name: None,
         }
     }
 
     /// Somebody that is leaving: everything was written.
-    pub(crate) fn leaving(link: Link) -> Self {
-        let (input, output, stage) = (Vec::new(), Vec::new(), Stage::Lingering);
-        let (peer, door) = (UNKNOWN_PEER, None);
-        Self { link, stage, input, output, peer, door, handshake: None, trouble: None, name: None }
+    pub(crate) fn leaving(link: SocketLink) -> Self {
+        let (input, output, stage) = (Vec::new(), Vec::new(), HandshakeStage::Lingering);
+        let (peer, listener) = (UNKNOWN_PEER, None);
+        Self { link, stage, input, output, peer, listener, permit: None, trouble: None, name: None }
     }
 
     /// What went wrong with whom at which listener, once.
-    pub(crate) fn take_trouble(&mut self) -> Option<Trouble> {
+    pub(crate) fn take_trouble(&mut self) -> Option<HandshakeFailure> {
         let why = self.trouble.take()?;
         let (client_id, user) = self.name.take().unwrap_or_default();
         let client_id = Some(client_id).filter(|client_id| !client_id.is_empty());
-        let listener = self.door.as_ref().map_or("", |door| door.name());
-        Some(Trouble { peer: self.peer, listener, client_id, user, why })
+        let listener = self.listener.as_ref().map_or("", |listener| listener.name());
+        Some(HandshakeFailure { peer: self.peer, listener, client_id, user, why })
     }
 
     /// The socket is ready, or it is worth trying.
-    pub(crate) fn on_ready(&mut self, scratch: &mut [u8], terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
+    pub(crate) fn on_ready(
+        &mut self,
+        scratch: &mut [u8],
+        terms: &Terms<'_>,
+        make_id: impl FnOnce() -> String,
+    ) -> HandshakeStep {
         match self.stage {
-            Stage::Upgrade | Stage::Connect => self.read(scratch, terms, make_id),
-            Stage::Farewell => self.say_goodbye(),
-            Stage::Lingering if self.link.drain(scratch) => Next::Close,
-            Stage::Checking(_) | Stage::Lingering => Next::Wait,
+            HandshakeStage::Upgrade | HandshakeStage::Connect => self.read(scratch, terms, make_id),
+            HandshakeStage::Farewell => self.say_goodbye(),
+            HandshakeStage::Lingering if self.link.drain(scratch) => HandshakeStep::Close,
+            HandshakeStage::Checking(_) | HandshakeStage::Lingering => HandshakeStep::Wait,
         }
     }
 
     /// More time for the answer to who this is, once.
     pub(crate) fn extend(&mut self) -> bool {
         match &mut self.stage {
-            Stage::Checking(checking) => !std::mem::replace(&mut checking.is_extended, true),
+            HandshakeStage::Checking(checking) => !std::mem::replace(&mut checking.is_extended, true),
             _ => false,
         }
     }
 
     /// The time for this stage is up; a client that has said hello may come back after a while.
-    pub(crate) fn on_deadline(&mut self, retry_after: Duration) -> Next {
+    pub(crate) fn on_deadline(&mut self, retry_after: Duration) -> HandshakeStep {
         match &self.stage {
-            Stage::Upgrade | Stage::Connect => {
+            HandshakeStage::Upgrade | HandshakeStage::Connect => {
                 self.trouble = Some("no CONNECT in time".into());
-                Next::Close
+                HandshakeStep::Close
             }
-            Stage::Checking(_) => self.refuse_until(ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after),
-            Stage::Farewell | Stage::Lingering => Next::Close,
+            HandshakeStage::Checking(_) => self.refuse_until(ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after),
+            HandshakeStage::Farewell | HandshakeStage::Lingering => HandshakeStep::Close,
         }
     }
 
     /// Says no to a client that has said hello; to others there is nothing to say.
-    pub(crate) fn refuse(&mut self, reason: ReasonCode) -> Next {
+    pub(crate) fn refuse(&mut self, reason: ReasonCode) -> HandshakeStep {
         let answer = match &self.stage {
-            Stage::Checking(checking) => refusal(checking.version, reason),
+            HandshakeStage::Checking(checking) => refusal(checking.version, reason),
             _ => Vec::new(),
         };
         self.trouble = Some(reason.name().into());
@@ -185,9 +190,9 @@ impl Visitor {
     }
 
     /// The same for a reason that passes.
-    pub(crate) fn refuse_until(&mut self, reason: ReasonCode, words: &str, retry_after: Duration) -> Next {
+    pub(crate) fn refuse_until(&mut self, reason: ReasonCode, words: &str, retry_after: Duration) -> HandshakeStep {
         let answer = match &self.stage {
-            Stage::Checking(checking) => refusal_until(checking.version, reason, words, retry_after),
+            HandshakeStage::Checking(checking) => refusal_until(checking.version, reason, words, retry_after),
             _ => Vec::new(),
         };
         self.trouble = Some(words.into());
@@ -202,24 +207,24 @@ impl Visitor {
     /// The client identifier of one that has said hello, and what is gone with it.
     pub(crate) fn checking(&self) -> Option<(&str, Weak<()>)> {
         match &self.stage {
-            Stage::Checking(checking) => Some((&checking.client_id, Arc::downgrade(&checking.presence))),
+            HandshakeStage::Checking(checking) => Some((&checking.client_id, Arc::downgrade(&checking.presence))),
             _ => None,
         }
     }
 
     /// True while it is on its way in.
     pub(crate) fn is_arriving(&self) -> bool {
-        self.handshake.is_some()
+        self.permit.is_some()
     }
 
     /// True while somebody is being asked who it is.
     pub(crate) fn is_checking(&self) -> bool {
-        matches!(self.stage, Stage::Checking(_))
+        matches!(self.stage, HandshakeStage::Checking(_))
     }
 
     /// True while TLS is being agreed on: its next bytes may cost a signature.
     pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self.stage, Stage::Upgrade | Stage::Connect) && self.link.is_handshaking()
+        matches!(self.stage, HandshakeStage::Upgrade | HandshakeStage::Connect) && self.link.is_handshaking()
     }
 
     /// Whether something was computed for its TLS handshake since the last call.
@@ -230,24 +235,24 @@ impl Visitor {
     /// It is this user by the rules of this number: ready for the core. `None` if it has not said hello, which nobody
     /// asks for.
     pub(crate) fn into_handover(self, user: Option<Arc<str>>, generation: u64) -> Option<Handover> {
-        let Stage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
-        let (link, peer, door, handshake) = (self.link, self.peer, self.door?, self.handshake);
-        let identity = Identity { user, peer: peer.to_string().into(), listener: door.name() };
+        let HandshakeStage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
+        let (link, peer, listener, permit) = (self.link, self.peer, self.listener?, self.permit);
+        let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name() };
         let mut connect_bytes = self.input;
         let rest = connect_bytes.split_off(connect);
-        Some(Handover { link, connect: connect_bytes, rest, client_id, identity, peer, door, handshake, generation })
+        Some(Handover { link, connect: connect_bytes, rest, client_id, identity, peer, listener, permit, generation })
     }
 
     /// Somebody that was let in by rules that do not hold any more: it is asked again.
     pub(crate) fn returned(handover: Handover, version: Version, user: Option<String>) -> Self {
-        let Handover { link, connect, rest, client_id, peer, door, handshake, .. } = handover;
+        let Handover { link, connect, rest, client_id, peer, listener, permit, .. } = handover;
         let name = Some((client_id.clone(), user));
-        let stage = Stage::Checking(Checking::new(connect.len(), version, client_id));
-        let (input, output, door) = ([connect, rest].concat(), Vec::new(), Some(door));
-        Self { link, stage, input, output, peer, door, handshake, trouble: None, name }
+        let stage = HandshakeStage::Checking(Checking::new(connect.len(), version, client_id));
+        let (input, output, listener) = ([connect, rest].concat(), Vec::new(), Some(listener));
+        Self { link, stage, input, output, peer, listener, permit, trouble: None, name }
     }
 
-    fn read(&mut self, scratch: &mut [u8], terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
+    fn read(&mut self, scratch: &mut [u8], terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
         let received = match self.link.receive(&mut scratch[..READ_BYTES_MAX]) {
             Ok(received) => received,
             Err(error) => {
@@ -258,22 +263,22 @@ impl Visitor {
         };
         self.input.extend_from_slice(&scratch[..received.bytes]);
         if self.link.wants_write() && self.link.send([&[], &[]]).is_err() {
-            return Next::Close;
+            return HandshakeStep::Close;
         }
         match self.parse(terms, make_id) {
-            Next::Wait => match received.source {
-                Source::Drained => Next::Wait,
-                Source::Short | Source::More => Next::Again,
-                Source::Ended => Next::Close,
+            HandshakeStep::Wait => match received.source {
+                SourceState::Drained => HandshakeStep::Wait,
+                SourceState::Short | SourceState::More => HandshakeStep::Again,
+                SourceState::Ended => HandshakeStep::Close,
             },
             next => next,
         }
     }
 
-    fn parse(&mut self, terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
-        if matches!(self.stage, Stage::Upgrade) {
+    fn parse(&mut self, terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
+        if matches!(self.stage, HandshakeStage::Upgrade) {
             match upgrade(&self.input, self.peer.ip(), terms.pages) {
-                Upgrade::Incomplete => return Next::Wait,
+                Upgrade::Incomplete => return HandshakeStep::Wait,
                 Upgrade::Refuse { answer, why } => {
                     self.trouble = Some(why.into());
                     return self.farewell(answer);
@@ -281,10 +286,10 @@ impl Visitor {
                 Upgrade::Accept { consumed, answer } => {
                     // The first bytes into an empty socket: it takes them all, or something is wrong with it.
                     if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
-                        return Next::Close;
+                        return HandshakeStep::Close;
                     }
                     self.input.drain(..consumed);
-                    self.stage = Stage::Connect;
+                    self.stage = HandshakeStage::Connect;
                     if self.link.become_websocket(&mut self.input).is_err() {
                         return self.farewell(Vec::new());
                     }
@@ -292,7 +297,7 @@ impl Visitor {
             }
         }
         match first_packet(&self.input, terms.limits) {
-            First::Incomplete => Next::Wait,
+            First::Incomplete => HandshakeStep::Wait,
             First::Refuse { answer, why } => {
                 self.trouble = Some(why);
                 self.farewell(answer)
@@ -306,36 +311,36 @@ impl Visitor {
                 };
                 let client_id = if connect.client_id.is_empty() { make_id() } else { connect.client_id.to_owned() };
                 let credentials = credentials(&connect, certificate_name);
-                self.stage = Stage::Checking(Checking::new(consumed, connect.version, client_id));
-                Next::Check(credentials)
+                self.stage = HandshakeStage::Checking(Checking::new(consumed, connect.version, client_id));
+                HandshakeStep::Check(credentials)
             }
         }
     }
 
-    fn farewell(&mut self, answer: Vec<u8>) -> Next {
-        self.handshake = None;
+    fn farewell(&mut self, answer: Vec<u8>) -> HandshakeStep {
+        self.permit = None;
         self.input = Vec::new();
         self.output = answer;
-        self.stage = Stage::Farewell;
+        self.stage = HandshakeStage::Farewell;
         match self.say_goodbye() {
-            Next::Wait => Next::Linger,
+            HandshakeStep::Wait => HandshakeStep::Linger,
             next => next,
         }
     }
 
-    fn say_goodbye(&mut self) -> Next {
+    fn say_goodbye(&mut self) -> HandshakeStep {
         match self.link.send([&self.output, &[]]) {
             Ok(sent) if sent.blocked => {
                 self.output.drain(..sent.taken);
-                Next::Wait
+                HandshakeStep::Wait
             }
             Ok(_) => {
                 self.output = Vec::new();
                 self.link.finish();
-                self.stage = Stage::Lingering;
-                Next::Linger
+                self.stage = HandshakeStage::Lingering;
+                HandshakeStep::Linger
             }
-            Err(_) => Next::Close,
+            Err(_) => HandshakeStep::Close,
         }
     }
 }

@@ -10,7 +10,7 @@ use tidegate_store::records::Record;
 use tidegate_store::{KeptBatch, Producer, RecordBatch};
 
 use super::rhythms::Rhythms;
-use super::{Desk, Keeper, Messages, Written, batches};
+use super::{Messages, PageReader, StoreHandle, Written, batches};
 
 /// How long what was handed over may take before somebody looks how the disk is; and how often, while it fails.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -20,15 +20,15 @@ const ROOM_KEPT: usize = 1024;
 const CLOCK_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(crate) struct Scribe {
-    keeper: Arc<Keeper>,
+pub(crate) struct ShardWriter {
+    store: Arc<StoreHandle>,
     producer: Producer,
     /// Where pages of long queues come from.
-    desk: Desk,
+    page_reader: PageReader,
     /// Batches that the store had no room for, with the turn that the last of them ends.
-    backlog: VecDeque<(RecordBatch, End)>,
+    backlog: VecDeque<(RecordBatch, BatchEnd)>,
     /// Those that it has, in order.
-    sent: VecDeque<(u64, End)>,
+    sent: VecDeque<(u64, BatchEnd)>,
     /// The first turn that was handed over as one that nobody waits for, and behind which none came that somebody does.
     unawaited: Option<u64>,
     done: Vec<KeptBatch>,
@@ -45,29 +45,29 @@ pub(crate) struct Scribe {
 
 /// What follows when a batch is kept.
 #[derive(Debug, Default)]
-struct End {
+struct BatchEnd {
     /// This turn is, too.
     turn: Option<u64>,
     /// It is known where these are.
     messages: Messages,
 }
 
-impl Scribe {
+impl ShardWriter {
     /// `has_clock`: one of them writes the time of day down.
     pub(crate) fn new(
-        keeper: Arc<Keeper>,
-        (producer, desk): (Producer, Desk),
+        store: Arc<StoreHandle>,
+        (producer, page_reader): (Producer, PageReader),
         first: Vec<RecordBatch>,
         has_clock: bool,
         now: Timestamp,
     ) -> Self {
-        let backlog = first.into_iter().map(|batch| (batch, End::default())).collect();
+        let backlog = first.into_iter().map(|batch| (batch, BatchEnd::default())).collect();
         let (sent, done) = (VecDeque::new(), Vec::new());
         let (clock_at, rhythms) = (has_clock.then_some(now), Rhythms::new(now));
         Self {
-            keeper,
+            store,
             producer,
-            desk,
+            page_reader,
             backlog,
             sent,
             unawaited: None,
@@ -96,15 +96,15 @@ impl Scribe {
         if let Some(position) = position {
             shard.handle_synced(position, now);
         }
-        self.desk.hear(shard, &self.keeper.wall(), now);
+        self.page_reader.hear(shard, &self.store.wall(), now);
         let changes = self.producer.health_changes();
         if self.look_at.is_some_and(|at| at <= now) || changes != self.health_changes {
             // At once: a store that is full has little room for those who do not know it yet.
             self.health_changes = changes;
-            let trouble = self.keeper.trouble();
+            let trouble = self.store.trouble();
             self.is_failing = trouble.is_some();
             shard.handle_store_health(trouble);
-            self.lag = self.keeper.busy_for();
+            self.lag = self.store.busy_for();
         }
         let is_waiting = self.is_failing || !self.sent.is_empty() || !self.backlog.is_empty();
         if !is_waiting {
@@ -118,21 +118,21 @@ impl Scribe {
     /// Hands over what this turn has changed. Before anything goes to other shards: the log has to have it first.
     pub(crate) fn write(&mut self, shard: &mut Shard, now: Timestamp) {
         if let Some(turn) = shard.poll_journal() {
-            let mut batches = batches(&turn, &self.keeper.wall()).into_iter().peekable();
+            let mut batches = batches(&turn, &self.store.wall()).into_iter().peekable();
             while let Some((batch, messages)) = batches.next().map(Written::split) {
                 let turn = batches.peek().is_none().then_some(turn.position);
-                self.backlog.push_back((batch, End { turn, messages }));
+                self.backlog.push_back((batch, BatchEnd { turn, messages }));
             }
         }
         if self.clock_at.is_some_and(|at| at <= now) {
             self.clock_at = Some(now + CLOCK_EVERY);
             let mut batch = RecordBatch::new();
-            if (Record::Clock { now_ms: self.keeper.wall().ms(now) }).push_to(&mut batch).is_ok() {
-                self.backlog.push_back((batch, End::default()));
+            if (Record::Clock { now_ms: self.store.wall().ms(now) }).push_to(&mut batch).is_ok() {
+                self.backlog.push_back((batch, BatchEnd::default()));
             }
         }
-        if let Some(batch) = self.rhythms.write(shard, &self.keeper.wall(), now) {
-            self.backlog.push_back((batch, End::default()));
+        if let Some(batch) = self.rhythms.write(shard, &self.store.wall(), now) {
+            self.backlog.push_back((batch, BatchEnd::default()));
         }
         self.submit(shard.awaited_turn());
         if self.look_at.is_none() && !(self.sent.is_empty() && self.backlog.is_empty()) {
@@ -165,13 +165,13 @@ impl Scribe {
 
     /// Asks for the pages that the shard wants. At the end of a turn: what was written may have made room for them.
     pub(crate) fn fetch(&mut self, shard: &mut Shard, now: Timestamp) {
-        self.desk.ask(shard, now);
+        self.page_reader.ask(shard, now);
     }
 
     /// What was learned of publishers, before an orderly end; handed over with the next turn.
     pub(crate) fn write_rhythms(&mut self, shard: &mut Shard, now: Timestamp) {
-        let batches = self.rhythms.write_all(shard, &self.keeper.wall(), now);
-        self.backlog.extend(batches.into_iter().map(|batch| (batch, End::default())));
+        let batches = self.rhythms.write_all(shard, &self.store.wall(), now);
+        self.backlog.extend(batches.into_iter().map(|batch| (batch, BatchEnd::default())));
     }
 
     /// A flood leaves tables behind that nothing else needs.
@@ -199,6 +199,6 @@ impl Scribe {
 
     /// When to call again without being told.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        [self.look_at, self.clock_at, self.desk.due(), Some(self.rhythms.due())].into_iter().flatten().min()
+        [self.look_at, self.clock_at, self.page_reader.due(), Some(self.rhythms.due())].into_iter().flatten().min()
     }
 }

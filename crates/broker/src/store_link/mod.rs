@@ -1,18 +1,18 @@
 //! The store of a running broker: opened and read when it starts, written by one thread, told to by every shard.
 //!
-//! Each shard thread has a `Scribe`: at the end of a turn it hands over what the turn has changed, and at the
+//! Each shard thread has a `ShardWriter`: at the end of a turn it hands over what the turn has changed, and at the
 //! beginning of one it hears what is kept by now. Changes become records in `encode`, records become shards again in
 //! `restore`; both are used by the simulator as they are. Decides nothing: what waits for what is the core's business.
 
-mod clerk;
+mod ban_writer;
+mod disk_address;
 mod encode;
 mod fetch;
 mod restore;
 mod rhythms;
-mod scribe;
-mod spot;
+mod shard_writer;
 mod subject;
-mod wall;
+mod wall_clock;
 
 use std::io;
 use std::path::Path;
@@ -30,19 +30,19 @@ use tidegate_store::{
     WriterOptions,
 };
 
-use clerk::Clerk;
-pub use clerk::Kept;
+pub use ban_writer::BanKept;
+use ban_writer::BanWriter;
+pub use disk_address::location_of;
 pub use encode::{Messages, Written, batches};
-pub(crate) use fetch::{Desk, Fetcher};
+pub(crate) use fetch::{Fetcher, PageReader};
 pub use restore::{Read, Restored, restore, saved};
 pub use rhythms::write_learned;
-pub(crate) use scribe::Scribe;
-pub use spot::location_of;
+pub(crate) use shard_writer::ShardWriter;
 pub use tidegate_store::{Durability, Health, StoreConfig, StoreReport, WriterMetrics};
 
 use crate::bans::{Ban, Banned};
-use crate::operator::Setting;
-pub use wall::Wall;
+use crate::operator::OperatorSetting;
+pub use wall_clock::WallClock;
 
 /// What the store had to say when it was opened.
 #[derive(Clone, Debug)]
@@ -57,42 +57,42 @@ pub struct Opening {
 
 /// The store of a running broker; shared by all threads.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct StoreHandle {
     config: StoreConfig,
-    wall: Wall,
+    wall: WallClock,
     /// Locked only to take hold of it: a copy takes long, and meanwhile everything goes on.
     writer: Mutex<Option<Arc<LogWriter>>>,
     /// Reads pages of long queues.
     fetcher: Mutex<Option<Fetcher>>,
-    clerk: Clerk,
+    ban_writer: BanWriter,
     /// What was logged about its health.
     said: Mutex<TroubleMemory>,
 }
 
 /// A store that was opened.
 pub(crate) struct Opened {
-    pub(crate) keeper: Keeper,
+    pub(crate) store: StoreHandle,
     pub(crate) opening: Opening,
     /// What each shard has to write first.
     pub(crate) first: Vec<Vec<RecordBatch>>,
     /// Who is not let in, for how long, and why.
     pub(crate) bans: Vec<Ban>,
     /// What operators have set.
-    pub(crate) rates: Vec<(Setting, Whom, Rate)>,
+    pub(crate) rates: Vec<(OperatorSetting, Whom, Rate)>,
 }
 
 /// What to wait for until a ban is kept; nothing, if it was not taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket(Option<u64>);
+pub(crate) struct BanTicket(Option<u64>);
 
-impl Ticket {
+impl BanTicket {
     pub(crate) const NONE: Self = Self(None);
 }
 
 /// How long an operator waits for a ban to be kept.
 const BAN_WAIT_MAX: Duration = Duration::from_secs(2);
 
-impl Keeper {
+impl StoreHandle {
     /// Opens the store and puts the shards back as they were.
     pub(crate) fn open(config: &StoreConfig, shards: &mut [Shard], now: Timestamp) -> io::Result<Opened> {
         let options = LogOptions { strict: config.strict, size_max: config.size_max, ..LogOptions::default() };
@@ -101,7 +101,7 @@ impl Keeper {
         let mut notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).map_err(failed)?;
         notes.extend(log.usage().outlook());
-        let wall = Wall::now(now, image.clock_ms());
+        let wall = WallClock::now(now, image.clock_ms());
         let mut restored = restore(&image, &mut |at, into| log.read(at, into), shards, &wall, now);
         restored.rhythms = rhythms::restore(&image, shards, &wall, now);
         let bans = bans(&image, &wall, now);
@@ -120,41 +120,41 @@ impl Keeper {
         let fetcher = Fetcher::start(move || reader.reader(FsFiles::new(&dir)))?;
         let changed = Arc::new(Condvar::new());
         let bell = Arc::clone(&changed);
-        let clerk = Clerk::new(writer.producer(move || bell.notify_all()), changed);
+        let ban_writer = BanWriter::new(writer.producer(move || bell.notify_all()), changed);
         let (writer, fetcher) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Some(fetcher)));
         let said = Mutex::default();
-        let keeper = Self { config: config.clone(), wall, writer, fetcher, clerk, said };
-        Ok(Opened { keeper, opening: Opening { report, restored, notes }, first, bans, rates })
+        let store = Self { config: config.clone(), wall, writer, fetcher, ban_writer, said };
+        Ok(Opened { store, opening: Opening { report, restored, notes }, first, bans, rates })
     }
 
     /// Writes a ban down; whoever wants to know that it is kept waits for the ticket.
-    pub(crate) fn ban(&self, whom: &Banned, until: Timestamp, reason: &str) -> Ticket {
+    pub(crate) fn ban(&self, whom: &Banned, until: Timestamp, reason: &str) -> BanTicket {
         let until_ms = Some(self.wall.ms(until));
-        let write = |subject: String| self.clerk.write(&Record::Ban { subject: &subject, until_ms, reason });
-        Ticket(subject::write(whom).and_then(write))
+        let write = |subject: String| self.ban_writer.write(&Record::Ban { subject: &subject, until_ms, reason });
+        BanTicket(subject::write(whom).and_then(write))
     }
 
     /// Writes down that a ban is over.
-    pub(crate) fn unban(&self, whom: &Banned) -> Ticket {
-        let write = |subject: String| self.clerk.write(&Record::BanLifted { subject: &subject });
-        Ticket(subject::write(whom).and_then(write))
+    pub(crate) fn unban(&self, whom: &Banned) -> BanTicket {
+        let write = |subject: String| self.ban_writer.write(&Record::BanLifted { subject: &subject });
+        BanTicket(subject::write(whom).and_then(write))
     }
 
     /// Writes down what an operator has set, or that it is over.
-    pub(crate) fn set_rate(&self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Ticket {
+    pub(crate) fn set_rate(&self, setting: OperatorSetting, whom: &Whom, rate: Option<Rate>) -> BanTicket {
         let write = |subject: String| match rate {
             Some(rate) => {
                 let interval_ns = u64::try_from(rate.interval().as_nanos()).unwrap_or(u64::MAX);
-                self.clerk.write(&Record::Limit { subject: &subject, interval_ns, burst: rate.burst() })
+                self.ban_writer.write(&Record::Limit { subject: &subject, interval_ns, burst: rate.burst() })
             }
-            None => self.clerk.write(&Record::LimitLifted { subject: &subject }),
+            None => self.ban_writer.write(&Record::LimitLifted { subject: &subject }),
         };
-        Ticket(subject::write_rate(setting, whom).and_then(write))
+        BanTicket(subject::write_rate(setting, whom).and_then(write))
     }
 
     /// Waits for such a ticket, a few seconds at most.
-    pub(crate) fn is_kept(&self, ticket: Ticket) -> Kept {
-        ticket.0.map_or(Kept::No, |ticket| self.clerk.wait(ticket, BAN_WAIT_MAX))
+    pub(crate) fn is_kept(&self, ticket: BanTicket) -> BanKept {
+        ticket.0.map_or(BanKept::No, |ticket| self.ban_writer.wait(ticket, BAN_WAIT_MAX))
     }
 
     /// The handle of one shard; `wake` is called when something of it was kept.
@@ -162,12 +162,12 @@ impl Keeper {
         self.with(|writer| writer.producer(wake))
     }
 
-    /// The desk of one shard; `wake` is called when something of it was read.
-    pub(crate) fn desk(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<Desk> {
-        self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|fetcher| fetcher.desk(wake))
+    /// The page reader of one shard; `wake` is called when something of it was read.
+    pub(crate) fn page_reader(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<PageReader> {
+        self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|fetcher| fetcher.page_reader(wake))
     }
 
-    pub(crate) fn wall(&self) -> Wall {
+    pub(crate) fn wall(&self) -> WallClock {
         self.wall
     }
 
@@ -230,7 +230,7 @@ impl Keeper {
 }
 
 /// The bans that hold; what cannot be understood was written by somebody else.
-fn bans(image: &StoreImage, wall: &Wall, now: Timestamp) -> Vec<Ban> {
+fn bans(image: &StoreImage, wall: &WallClock, now: Timestamp) -> Vec<Ban> {
     let ban = |(text, until_ms, reason): (&str, Option<u64>, &str)| {
         let left = wall.timestamp(until_ms?).since(now);
         Some(Ban { whom: subject::read(text)?, left, reason: reason.to_owned() })
@@ -239,7 +239,7 @@ fn bans(image: &StoreImage, wall: &Wall, now: Timestamp) -> Vec<Ban> {
 }
 
 /// What an operator has set; none for what somebody else has written.
-fn rate((subject, interval_ns, burst): (&str, u64, u32)) -> Option<(Setting, Whom, Rate)> {
+fn rate((subject, interval_ns, burst): (&str, u64, u32)) -> Option<(OperatorSetting, Whom, Rate)> {
     let (setting, whom) = subject::read_rate(subject)?;
     Some((setting, whom, Rate::new(1, Duration::from_nanos(interval_ns), burst)))
 }
@@ -247,7 +247,7 @@ fn rate((subject, interval_ns, burst): (&str, u64, u32)) -> Option<(Setting, Who
 /// What was done while restoring (sessions that had expired, messages that were on their way) is written before anything
 /// else, the first shard last: it is the one that says that something is done. What cannot be written is for the
 /// scribes.
-fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> Vec<Vec<RecordBatch>> {
+fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &WallClock, now: Timestamp) -> Vec<Vec<RecordBatch>> {
     let mut first: Vec<Vec<RecordBatch>> = shards.iter().map(|_| Vec::new()).collect();
     for (index, shard) in shards.iter_mut().enumerate().rev() {
         let turn = shard.poll_journal();

@@ -6,7 +6,7 @@ use tidegate_core::Whom;
 use tidegate_store::records::TEXT_BYTES_MAX;
 
 use crate::bans::Banned;
-use crate::operator::Setting;
+use crate::operator::OperatorSetting;
 
 /// As text; none if it is too long to be kept, which takes names of more than 64 KiB.
 pub(super) fn write(whom: &Banned) -> Option<String> {
@@ -40,10 +40,10 @@ pub(super) fn read(text: &str) -> Option<Banned> {
 }
 
 /// What is set for whom, in the same way.
-pub(super) fn write_rate(setting: Setting, whom: &Whom) -> Option<String> {
+pub(super) fn write_rate(setting: OperatorSetting, whom: &Whom) -> Option<String> {
     let setting = match setting {
-        Setting::Limit => "rate",
-        Setting::Grant => "entitled",
+        OperatorSetting::Limit => "rate",
+        OperatorSetting::Grant => "entitled",
     };
     let text = match whom {
         Whom::Client(client) => format!("{setting}\0client\0{client}"),
@@ -53,12 +53,12 @@ pub(super) fn write_rate(setting: Setting, whom: &Whom) -> Option<String> {
 }
 
 /// The reverse; none for what is no such text.
-pub(super) fn read_rate(text: &str) -> Option<(Setting, Whom)> {
+pub(super) fn read_rate(text: &str) -> Option<(OperatorSetting, Whom)> {
     let mut parts = text.split('\0');
     let (setting, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
     let setting = match setting {
-        "rate" => Setting::Limit,
-        "entitled" => Setting::Grant,
+        "rate" => OperatorSetting::Limit,
+        "entitled" => OperatorSetting::Grant,
         _ => return None,
     };
     let whom = match kind {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_is_set_for_whom_goes_there_and_back() {
-        for setting in [Setting::Limit, Setting::Grant] {
+        for setting in [OperatorSetting::Limit, OperatorSetting::Grant] {
             for whom in [Whom::Client("a b".into()), Whom::User("u".into())] {
                 assert_eq!(read_rate(&write_rate(setting, &whom).unwrap()), Some((setting, whom)));
             }

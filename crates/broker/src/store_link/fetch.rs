@@ -18,9 +18,9 @@ use tidegate_core::persist::Fetch;
 use tidegate_store::disk::FsFiles;
 use tidegate_store::{DiskTrouble, Location, RecordReader, StoreError, Vital};
 
+use super::disk_address::location_of;
 use super::restore::saved;
-use super::spot::location_of;
-use super::wall::Wall;
+use super::wall_clock::WallClock;
 
 /// Jobs that wait, of all shards: a shard asks for a few at a time, so there is room for all that 64 of them ask for.
 const JOBS_MAX: usize = 1024;
@@ -40,7 +40,7 @@ type Page = Vec<Option<Vec<u8>>>;
 
 /// A page, and what came of it before.
 #[derive(Debug)]
-struct Attempt {
+struct FetchAttempt {
     fetch: Fetch,
     before: Before,
 }
@@ -62,19 +62,19 @@ enum Again {
     Failed,
 }
 
-struct Job {
-    attempt: Attempt,
+struct FetchJob {
+    attempt: FetchAttempt,
     answers: Arc<Answers>,
 }
 
 /// Where the pages of one shard come back.
 struct Answers {
-    done: Mutex<Vec<(Attempt, Result<Page, Again>)>>,
+    done: Mutex<Vec<(FetchAttempt, Result<Page, Again>)>>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The thread. It ends when this and the desks are gone; nobody waits for that, because it only reads.
-pub(crate) struct Fetcher(SyncSender<Job>);
+pub(crate) struct Fetcher(SyncSender<FetchJob>);
 
 impl fmt::Debug for Fetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,14 +93,14 @@ impl Fetcher {
         Ok(Self(jobs))
     }
 
-    /// A desk for one shard; `wake` is called after pages of it came back.
-    pub(crate) fn desk(&self, wake: impl Fn() + Send + Sync + 'static) -> Desk {
+    /// A page reader for one shard; `wake` is called after pages of it came back.
+    pub(crate) fn page_reader(&self, wake: impl Fn() + Send + Sync + 'static) -> PageReader {
         let answers = Arc::new(Answers { done: Mutex::default(), wake: Box::new(wake) });
-        Desk { jobs: Some(self.0.clone()), answers, refused: None, later: Vec::new() }
+        PageReader { jobs: Some(self.0.clone()), answers, refused: None, later: Vec::new() }
     }
 }
 
-fn run(jobs: &Receiver<Job>, reader: impl Fn() -> RecordReader<FsFiles>) {
+fn run(jobs: &Receiver<FetchJob>, reader: impl Fn() -> RecordReader<FsFiles>) {
     let mut current = None;
     loop {
         let job = match jobs.try_recv() {
@@ -113,7 +113,7 @@ fn run(jobs: &Receiver<Job>, reader: impl Fn() -> RecordReader<FsFiles>) {
                 job
             }
         };
-        let Job { attempt, answers } = job;
+        let FetchJob { attempt, answers } = job;
         let reader = current.get_or_insert_with(&reader);
         let spots = attempt.fetch.messages.iter().map(|(_, spot)| location_of(*spot));
         let page = read_page(spots, attempt.before, |at, into| reader.read(at, into));
@@ -160,28 +160,28 @@ fn pause_after(tries: u32) -> Duration {
 }
 
 /// One shard's way to the thread.
-pub(crate) struct Desk {
+pub(crate) struct PageReader {
     /// None once nobody reads any more.
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<SyncSender<FetchJob>>,
     answers: Arc<Answers>,
     /// There was no room for it; when it is tried again.
-    refused: Option<(Timestamp, Attempt)>,
+    refused: Option<(Timestamp, FetchAttempt)>,
     /// What is to be tried again, and when: one page of a session at most.
-    later: Vec<(Timestamp, Attempt)>,
+    later: Vec<(Timestamp, FetchAttempt)>,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for PageReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk").field("refused", &self.refused).field("later", &self.later).finish_non_exhaustive()
     }
 }
 
-impl Desk {
+impl PageReader {
     /// Hands over what the shard wants to have read, and what is to be tried again.
     pub(crate) fn ask(&mut self, shard: &mut Shard, now: Timestamp) {
         while let Some(attempt) = self.next(shard, now) {
             let Some(jobs) = &self.jobs else { return };
-            match jobs.try_send(Job { attempt, answers: Arc::clone(&self.answers) }) {
+            match jobs.try_send(FetchJob { attempt, answers: Arc::clone(&self.answers) }) {
                 Ok(()) => {}
                 Err(TrySendError::Full(job)) => {
                     self.refused = Some((now + ROOM_PAUSE, job.attempt));
@@ -192,18 +192,18 @@ impl Desk {
         }
     }
 
-    fn next(&mut self, shard: &mut Shard, now: Timestamp) -> Option<Attempt> {
+    fn next(&mut self, shard: &mut Shard, now: Timestamp) -> Option<FetchAttempt> {
         if let Some((_, refused)) = self.refused.take() {
             return Some(refused);
         }
         if let Some(at) = self.later.iter().position(|(at, _)| *at <= now) {
             return Some(self.later.swap_remove(at).1);
         }
-        shard.poll_fetch().map(|fetch| Attempt { fetch, before: Before::default() })
+        shard.poll_fetch().map(|fetch| FetchAttempt { fetch, before: Before::default() })
     }
 
     /// Tells the shard what was read.
-    pub(crate) fn hear(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) {
+    pub(crate) fn hear(&mut self, shard: &mut Shard, wall: &WallClock, now: Timestamp) {
         let done = std::mem::take(&mut *self.answers.done.lock().unwrap_or_else(PoisonError::into_inner));
         for (mut attempt, page) in done {
             let page = match page {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     /// A shard with this many connected sessions that have a message on disk each.
-    fn shard_with_pages(sessions: u64, wall: &Wall, now: Timestamp) -> Shard {
+    fn shard_with_pages(sessions: u64, wall: &WallClock, now: Timestamp) -> Shard {
         let mut image = StoreImage::default();
         let mut take = |record: Record<'_>, offset| {
             let at = Location { file: FileId::segment(1), offset, len: 1 };
@@ -350,29 +350,29 @@ mod tests {
     #[test]
     fn what_cannot_be_read_gives_its_place_to_others_and_is_lost_in_the_end() {
         let mut now = Timestamp::from_secs_f64(1.0);
-        let wall = Wall::new(now, 1_800_000_000_000, 0);
+        let wall = WallClock::new(now, 1_800_000_000_000, 0);
         let mut shard = shard_with_pages(40, &wall, now);
         let (jobs, receiver) = sync_channel(JOBS_MAX);
-        let mut desk = Fetcher(jobs).desk(|| {});
+        let mut page_reader = Fetcher(jobs).page_reader(|| {});
         let begun = now;
         let mut first = 0;
         for round in 0..1000 {
-            desk.ask(&mut shard, now);
-            for Job { attempt, answers } in receiver.try_iter() {
+            page_reader.ask(&mut shard, now);
+            for FetchJob { attempt, answers } in receiver.try_iter() {
                 first += usize::from(attempt.before.tries == 0);
                 let spots = attempt.fetch.messages.iter().map(|(_, spot)| location_of(*spot));
                 let page = read_page(spots, attempt.before, |_, _| Err(broken()));
                 answers.done.lock().unwrap().push((attempt, page));
             }
-            desk.hear(&mut shard, &wall, now);
+            page_reader.hear(&mut shard, &wall, now);
             match round {
                 0 => assert_eq!(first, 16, "so many have a place"),
                 1 => assert_eq!(first, 32),
                 2 => assert_eq!(first, 40, "all had their turn before any was tried again"),
-                _ => now = desk.due().unwrap_or(now),
+                _ => now = page_reader.due().unwrap_or(now),
             }
             assert_eq!(shard.audit(), Ok(()));
-            if round > 2 && desk.due().is_none() {
+            if round > 2 && page_reader.due().is_none() {
                 break;
             }
         }
@@ -386,29 +386,29 @@ mod tests {
     #[test]
     fn a_shard_sleeps_while_the_thread_hangs() {
         let mut now = Timestamp::from_secs_f64(1.0);
-        let wall = Wall::new(now, 1_800_000_000_000, 0);
+        let wall = WallClock::new(now, 1_800_000_000_000, 0);
         let mut shard = shard_with_pages(8, &wall, now);
         let (jobs, receiver) = sync_channel(2);
-        let mut desk = Fetcher(jobs).desk(|| {});
-        desk.ask(&mut shard, now);
-        for Job { attempt, answers } in receiver.try_iter() {
+        let mut page_reader = Fetcher(jobs).page_reader(|| {});
+        page_reader.ask(&mut shard, now);
+        for FetchJob { attempt, answers } in receiver.try_iter() {
             answers.done.lock().unwrap().push((attempt, Err(Again::Refused)));
         }
-        desk.hear(&mut shard, &wall, now);
+        page_reader.hear(&mut shard, &wall, now);
         for _ in 0..100 {
-            desk.ask(&mut shard, now);
-            let due = desk.due().unwrap();
+            page_reader.ask(&mut shard, now);
+            let due = page_reader.due().unwrap();
             assert!(due > now, "at {now:?} it wants to be called at {due:?}");
             now = due;
         }
         // It goes on when there is room, with what was put off, too.
         let mut pages = 0;
-        while let Ok(Job { attempt, answers }) = receiver.try_recv() {
+        while let Ok(FetchJob { attempt, answers }) = receiver.try_recv() {
             pages += 1;
             answers.done.lock().unwrap().push((attempt, Ok(vec![None])));
-            desk.ask(&mut shard, now);
+            page_reader.ask(&mut shard, now);
         }
-        desk.hear(&mut shard, &wall, now);
-        assert_eq!((pages, desk.due(), shard.stats().queued_on_disk), (8, None, 0));
+        page_reader.hear(&mut shard, &wall, now);
+        assert_eq!((pages, page_reader.due(), shard.stats().queued_on_disk), (8, None, 0));
     }
 }

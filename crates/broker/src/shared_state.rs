@@ -1,4 +1,4 @@
-//! What all threads share: inboxes, counts of seats, and the counters of each shard as last shown.
+//! What all threads share: inboxes, counts of permits, and the counters of each shard as last shown.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,43 +12,43 @@ use tidegate_core::{Shard, Whom};
 
 use crate::attempts::Attempts;
 use crate::bans::{Banned, Bans};
-use crate::beside::Besides;
 use crate::clock::Clock;
+use crate::extra_metrics::ExtraMetrics;
 use crate::inbox::{Inbox, lock};
-use crate::keep::{Keeper, Ticket};
-use crate::known::Known;
-use crate::letter::{Letter, Rules};
-use crate::operator::{self, Setting};
+use crate::known::KnownPasswords;
+use crate::operator::{self, OperatorSetting};
 use crate::password::Questions;
-use crate::pressure::Pressure;
-use crate::seat::Seats;
+use crate::permit::Permits;
+use crate::pressure::PressureBoard;
+use crate::store_link::{BanTicket, StoreHandle};
+use crate::thread_message::{Rules, ThreadMessage};
 
 /// Shared by all threads of a broker.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedState {
     pub(crate) clock: Clock,
     pub(crate) inboxes: Arc<[Inbox]>,
     pub(crate) questions: Arc<Questions>,
     /// Sockets, whatever they are doing.
-    pub(crate) connections: Seats,
+    pub(crate) connections: Permits,
     /// Those in a handshake.
-    pub(crate) handshakes: Seats,
+    pub(crate) handshakes: Permits,
     /// Questions of operators under way.
-    pub(crate) asking: Seats,
+    pub(crate) asking: Permits,
     /// Messages of maps on their way to shards.
-    pub(crate) mapped: Seats,
+    pub(crate) mapped: Permits,
     /// Numbers of what runs in the same process.
-    pub(crate) beside: Besides,
-    pub(crate) pressure: Pressure,
+    pub(crate) extra_metrics: ExtraMetrics,
+    pub(crate) pressure: PressureBoard,
     /// The store, if there is one.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) store: Option<Arc<StoreHandle>>,
     pub(crate) bans: Mutex<Bans>,
     /// Wrong passwords.
     pub(crate) attempts: Mutex<Attempts>,
     /// Right ones.
-    pub(crate) known: Known,
+    pub(crate) known: KnownPasswords,
     /// Limits of single clients and users, as all shards have them.
-    pub(crate) limits: Mutex<operator::Settings>,
+    pub(crate) limits: Mutex<operator::OperatorSettings>,
     /// Names of the classes, by the latest rules.
     pub(crate) classes: Mutex<Vec<String>>,
     /// By shard.
@@ -59,19 +59,19 @@ pub(crate) struct Common {
     generation: AtomicU64,
 }
 
-impl Common {
+impl SharedState {
     pub(crate) fn new(
         clock: Clock,
         inboxes: Arc<[Inbox]>,
         questions: Arc<Questions>,
         memory_max: u64,
-        keeper: Option<Arc<Keeper>>,
+        store: Option<Arc<StoreHandle>>,
     ) -> Self {
         let shown = inboxes.iter().map(|_| Mutex::default()).collect();
-        let (connections, handshakes, asking) = (Seats::default(), Seats::default(), Seats::default());
+        let (connections, handshakes, asking) = (Permits::default(), Permits::default(), Permits::default());
         let turns = inboxes.iter().map(|_| AtomicU64::new(0)).collect();
         let generation = AtomicU64::new(0);
-        let pressure = Pressure::new(inboxes.len(), memory_max);
+        let pressure = PressureBoard::new(inboxes.len(), memory_max);
         Self {
             clock,
             inboxes,
@@ -79,13 +79,13 @@ impl Common {
             connections,
             handshakes,
             asking,
-            mapped: Seats::default(),
-            beside: Besides::default(),
+            mapped: Permits::default(),
+            extra_metrics: ExtraMetrics::default(),
             pressure,
-            keeper,
+            store,
             bans: Mutex::default(),
             attempts: Mutex::default(),
-            known: Known::new(),
+            known: KnownPasswords::new(),
             limits: Mutex::default(),
             classes: Mutex::default(),
             shown,
@@ -96,7 +96,7 @@ impl Common {
 
     /// Keeps somebody out, and writes it down: the ticket to wait for, if there is a store that takes it. None: there are
     /// too many bans already.
-    pub(crate) fn ban(&self, whom: Banned, time: Duration, reason: &str, now: Timestamp) -> Option<Ticket> {
+    pub(crate) fn ban(&self, whom: Banned, time: Duration, reason: &str, now: Timestamp) -> Option<BanTicket> {
         let whom = whom.normal();
         // Both under the lock: the log has bans and their ends in the order in which they were made.
         let mut bans = lock(&self.bans);
@@ -104,26 +104,26 @@ impl Common {
             return None;
         }
         let (until, why) = bans.get(&whom)?;
-        Some(self.keeper.as_ref().map_or(Ticket::NONE, |keeper| keeper.ban(&whom, until, why)))
+        Some(self.store.as_ref().map_or(BanTicket::NONE, |store| store.ban(&whom, until, why)))
     }
 
     /// Ends a ban, and writes it down; none if there was none.
-    pub(crate) fn unban(&self, whom: Banned) -> Option<Ticket> {
+    pub(crate) fn unban(&self, whom: Banned) -> Option<BanTicket> {
         let whom = whom.normal();
         let mut bans = lock(&self.bans);
-        bans.remove(whom.clone()).then(|| self.keeper.as_ref().map_or(Ticket::NONE, |keeper| keeper.unban(&whom)))
+        bans.remove(whom.clone()).then(|| self.store.as_ref().map_or(BanTicket::NONE, |store| store.unban(&whom)))
     }
 
     /// Sets the rate of somebody, tells all shards, and writes it down: the ticket to wait for, if there is a store that
     /// takes it. None: there are too many already.
-    pub(crate) fn set_rate(&self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Ticket> {
+    pub(crate) fn set_rate(&self, setting: OperatorSetting, whom: &Whom, rate: Option<Rate>) -> Option<BanTicket> {
         // All under the lock: the log and the shards hear of it in the order in which it was set.
         let mut limits = lock(&self.limits);
         if !limits.put(setting, whom, rate) {
             return None;
         }
-        self.tell_all(|| Letter::Limit(setting, whom.clone(), rate));
-        Some(self.keeper.as_ref().map_or(Ticket::NONE, |keeper| keeper.set_rate(setting, whom, rate)))
+        self.tell_all(|| ThreadMessage::Limit(setting, whom.clone(), rate));
+        Some(self.store.as_ref().map_or(BanTicket::NONE, |store| store.set_rate(setting, whom, rate)))
     }
 
     /// New rules have come.
@@ -136,7 +136,7 @@ impl Common {
         self.generation.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The number of the newest rules; a shard may have their letter still before it.
+    /// The number of the newest rules; a shard may have their message still before it.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -155,11 +155,11 @@ impl Common {
         self.turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect()
     }
 
-    /// A letter for every shard.
-    pub(crate) fn tell_all(&self, letter: impl Fn() -> Letter) {
+    /// A message for every shard.
+    pub(crate) fn tell_all(&self, message: impl Fn() -> ThreadMessage) {
         for inbox in &*self.inboxes {
             // Never refused: it carries no socket.
-            let _ = inbox.send(letter());
+            let _ = inbox.send(message());
         }
     }
 

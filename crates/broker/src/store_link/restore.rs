@@ -16,8 +16,8 @@ use tidegate_store::records::{
 use tidegate_store::{Location, StoreError};
 use tidegate_wire_mqtt::{PacketId, QoS};
 
-use super::spot::spot_of;
-use super::wall::Wall;
+use super::disk_address::spot_of;
+use super::wall_clock::WallClock;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Restored {
 pub type Read<'a> = &'a mut dyn FnMut(Location, &mut Vec<u8>) -> Result<(), StoreError>;
 
 /// Puts everything back, and lets the shards tell each other what they have to. They are fresh, and nobody is connected.
-pub fn restore(image: &StoreImage, read: Read<'_>, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> Restored {
+pub fn restore(image: &StoreImage, read: Read<'_>, shards: &mut [Shard], wall: &WallClock, now: Timestamp) -> Restored {
     for shard in &mut *shards {
         shard.keep_journal(image.id_max());
     }
@@ -88,7 +88,7 @@ pub fn restore(image: &StoreImage, read: Read<'_>, shards: &mut [Shard], wall: &
 }
 
 /// A message as the store has it, with its number; none if it makes no sense.
-pub fn saved<'a>(record: &'a [u8], wall: &Wall) -> Option<(u64, SavedMessage<'a>)> {
+pub fn saved<'a>(record: &'a [u8], wall: &WallClock) -> Option<(u64, SavedMessage<'a>)> {
     let MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload } =
         MessageRecord::decode(record).ok()?;
     let (qos, expires) = (QoS::from_bits(qos)?, expires_ms.map(|ms| wall.timestamp(ms)));
@@ -111,7 +111,7 @@ fn carry(shards: &mut [Shard], now: Timestamp) {
 struct Restoring<'a> {
     image: &'a StoreImage,
     read: Read<'a>,
-    wall: &'a Wall,
+    wall: &'a WallClock,
     payload: Vec<u8>,
     /// Messages that several sessions of a shard wait for are there once.
     known: BTreeMap<(u64, usize), Kept>,
@@ -279,7 +279,7 @@ mod tests {
         };
         let mut shards = [Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7)];
         let now = Timestamp::from_secs_f64(1.0);
-        let restored = restore(&image, &mut read, &mut shards, &Wall::new(now, 1_800_000_000_000, 0), now);
+        let restored = restore(&image, &mut read, &mut shards, &WallClock::new(now, 1_800_000_000_000, 0), now);
         assert_eq!((restored.deliveries, restored.lost), (20, 0));
         let stats = shards[0].stats();
         assert_eq!((stats.queued_on_disk, stats.queued_messages), (18, 19), "the newer of two is here");
@@ -318,7 +318,7 @@ mod tests {
         };
         let shard = |index| Shard::new(index, 2, Arc::new(Settings::default()), Arc::new(Open), 7);
         let (mut shards, now) = ([shard(0), shard(1)], Timestamp::from_secs_f64(1.0));
-        restore(&image, &mut read, &mut shards, &Wall::new(now, 1_800_000_000_000, 0), now);
+        restore(&image, &mut read, &mut shards, &WallClock::new(now, 1_800_000_000_000, 0), now);
         shards.iter().map(|shard| shard.stats().queued_messages as usize).sum()
     }
 

@@ -9,36 +9,36 @@ use tidegate_core::Whom;
 use tidegate_core::access::{Identity, Policy};
 use tidegate_core::settings::{Rate, Settings};
 
-use crate::ask::Asked;
-use crate::authenticate::{Authenticator, Refusal};
+use crate::ask::AskedQuestion;
+use crate::authenticate::{Authenticator, LoginRefusal};
 use crate::bans::Banned;
 use crate::config::Config;
-use crate::door::Door;
 use crate::limits::MEMORY_MIN;
-use crate::link::Link;
+use crate::link::SocketLink;
+use crate::listener::OpenListener;
 use crate::machine::memory_auto;
-use crate::operator::Setting;
-use crate::password::Question;
-use crate::seat::Seat;
-use crate::tap::{Outgoing, Tap};
-use crate::websocket::Pages;
+use crate::operator::OperatorSetting;
+use crate::password::PasswordCheck;
+use crate::permit::Permit;
+use crate::tap::{OutgoingMapped, Tap};
+use crate::websocket::AllowedPages;
 
 /// Something for another thread.
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum ThreadMessage {
     /// A socket whose handshake is to be done by the receiver: TLS costs CPU, which is to be spread.
-    Arrival(Box<Arrival>),
+    Arrival(Box<AcceptedSocket>),
     /// A client that has said who it is, for the shard that has its session.
     Handover(Box<Handover>),
     /// The answer of a password thread.
     Checked {
         /// What was asked, to be asked again if the rules have changed meanwhile.
-        question: Box<Question>,
+        question: Box<PasswordCheck>,
         /// The user, or why not.
-        verdict: Result<Option<Arc<str>>, Refusal>,
+        verdict: Result<Option<Arc<str>>, LoginRefusal>,
     },
     /// A limit or a grant for the messages of somebody, or its end.
-    Limit(Setting, Whom, Option<Rate>),
+    Limit(OperatorSetting, Whom, Option<Rate>),
     /// Whoever this concerns has to go.
     Expel(Box<Banned>),
     /// Time has passed (a clock that is set by hand). Let go of when a turn at the new time is over.
@@ -48,16 +48,16 @@ pub(crate) enum Letter {
     /// New rules.
     Reload(Box<Rules>),
     /// An operator wants to know something.
-    Ask(Box<Asked>),
+    Ask(Box<AskedQuestion>),
     /// Which messages the maps want to see.
     Tap(Arc<Tap>),
     /// A map publishes.
-    Mapped(Box<Outgoing>),
+    Mapped(Box<OutgoingMapped>),
     /// Drain, and end the thread.
     Shutdown,
 }
 
-impl Letter {
+impl ThreadMessage {
     /// Those are bounded by the queue; the others are bounded by who sends them.
     pub(crate) fn carries_a_socket(&self) -> bool {
         matches!(self, Self::Arrival(_) | Self::Handover(_))
@@ -66,18 +66,18 @@ impl Letter {
 
 /// A socket that was just accepted.
 #[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) link: Link,
+pub(crate) struct AcceptedSocket {
+    pub(crate) link: SocketLink,
     pub(crate) peer: SocketAddr,
-    pub(crate) door: Arc<Door>,
+    pub(crate) listener: Arc<OpenListener>,
     /// Its place among the handshakes.
-    pub(crate) handshake: Seat,
+    pub(crate) permit: Permit,
 }
 
 /// A client at the end of its handshake.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    pub(crate) link: Link,
+    pub(crate) link: SocketLink,
     /// The CONNECT as it came; decoded again by the receiver, because what it decodes to borrows from it.
     pub(crate) connect: Vec<u8>,
     /// Bytes that came after the CONNECT.
@@ -86,9 +86,9 @@ pub(crate) struct Handover {
     pub(crate) client_id: String,
     pub(crate) identity: Identity,
     pub(crate) peer: SocketAddr,
-    pub(crate) door: Arc<Door>,
+    pub(crate) listener: Arc<OpenListener>,
     /// Its place among the handshakes, if it still has one.
-    pub(crate) handshake: Option<Seat>,
+    pub(crate) permit: Option<Permit>,
     /// The rules that let it in.
     pub(crate) generation: u64,
 }
@@ -135,11 +135,11 @@ impl Rules {
     }
 
     /// The pages that may use the WebSocket listeners.
-    pub(crate) fn pages(&self) -> Pages<'_> {
+    pub(crate) fn pages(&self) -> AllowedPages<'_> {
         match &self.origins {
-            Some(listed) => Pages::Listed(listed),
-            None if self.authenticator.admits(None, "") => Pages::OfThisMachine,
-            None => Pages::OfOurName,
+            Some(listed) => AllowedPages::Listed(listed),
+            None if self.authenticator.admits(None, "") => AllowedPages::OfThisMachine,
+            None => AllowedPages::OfOurName,
         }
     }
 }

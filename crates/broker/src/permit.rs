@@ -1,21 +1,21 @@
-//! Counted places: so many connections, so many handshakes. A seat is taken when a socket is accepted and given back
+//! Counted places: so many connections, so many handshakes. A permit is taken when a socket is accepted and given back
 //! when its owner is dropped, on whatever thread and for whatever reason that happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many seats are taken.
+/// How many permits are taken.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seats(Arc<AtomicUsize>);
+pub(crate) struct Permits(Arc<AtomicUsize>);
 
-impl Seats {
-    /// A seat, if fewer than `max` are taken.
-    pub(crate) fn take(&self, max: usize) -> Option<Seat> {
+impl Permits {
+    /// A permit, if fewer than `max` are taken.
+    pub(crate) fn take(&self, max: usize) -> Option<Permit> {
         if self.0.fetch_add(1, Ordering::Relaxed) >= max {
             self.0.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Seat(Arc::clone(&self.0)))
+        Some(Permit(Arc::clone(&self.0)))
     }
 
     /// Seats taken now.
@@ -26,9 +26,9 @@ impl Seats {
 
 /// A place that is given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(Arc<AtomicUsize>);
+pub(crate) struct Permit(Arc<AtomicUsize>);
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -40,14 +40,14 @@ mod tests {
 
     #[test]
     fn a_dropped_seat_is_free_again() {
-        let seats = Seats::default();
-        let first = seats.take(2).unwrap();
-        let second = seats.take(2).unwrap();
-        assert!(seats.take(2).is_none());
+        let permits = Permits::default();
+        let first = permits.take(2).unwrap();
+        let second = permits.take(2).unwrap();
+        assert!(permits.take(2).is_none());
         drop(first);
-        assert_eq!(seats.taken(), 1);
-        assert!(seats.take(2).is_some());
+        assert_eq!(permits.taken(), 1);
+        assert!(permits.take(2).is_some());
         drop(second);
-        assert_eq!(seats.taken(), 0);
+        assert_eq!(permits.taken(), 0);
     }
 }
