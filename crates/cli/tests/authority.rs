@@ -2,15 +2,11 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-fn tidegate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
-    command
-}
+use tidegate_test_support::{Broker, Launch, add_user, text, tidegate};
 
 /// A folder with users and a configuration.
 struct Place(tempfile::TempDir);
@@ -38,54 +34,33 @@ impl Place {
     }
 
     fn user(&self, name: &str, role: &str, password: &str) {
-        let mut child = tidegate(&["user", "add", name, "--roles", role, "--password-stdin", "--password-file"])
-            .arg(self.users())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("user runs");
-        let line = format!("{password}\n");
-        child.stdin.take().expect("piped").write_all(line.as_bytes()).expect("it reads");
-        assert!(child.wait().expect("it ends").success());
+        add_user(&self.users(), name, role, password);
+    }
+
+    fn launch(&self) -> Launch {
+        Launch::at(self.0.path()).door("admin").config_file("tidegate.toml")
     }
 
     fn command(&self, command: &str) -> Command {
-        let here = "127.0.0.1:0";
-        let mut all = tidegate(&[command, "--mqtt", here, "--ws", "off", "--http", "off", "--ssap", "off"]);
-        all.args(["--admin", here, "-c"]).arg(self.config()).arg("--data").arg(self.data());
-        all
+        self.launch().command(command)
     }
 
     fn start(&self) -> Broker {
-        let mut child = self.command("serve").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
-        let word = |door: &str| {
-            let mut words = banner.split_whitespace().skip_while(|word| *word != door);
-            words.nth(1).unwrap_or_else(|| panic!("no {door} in {banner:?}")).to_owned()
-        };
-        let port = word("mqtt").rsplit(':').next().unwrap_or_default().to_owned();
-        Broker { child, port, admin: word("admin") }
+        self.launch().start()
     }
 }
 
-/// Ended with the test.
-struct Broker {
-    child: Child,
-    port: String,
-    admin: String,
+/// What a user of MQTT and an operator do.
+trait Use {
+    fn client(&self, arguments: &[&str]) -> Output;
+    fn subscribe(&self, user: Option<(&str, &str)>, more: &[&str]) -> Result<(), String>;
+    fn reload(&self) -> Output;
+    fn status_for_nobody(&self) -> bool;
 }
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Broker {
+impl Use for Broker {
     fn client(&self, arguments: &[&str]) -> Output {
-        tidegate(arguments).args(["-h", "127.0.0.1", "-p", &self.port]).output().expect("the client runs")
+        self.tool(arguments[0], &arguments[1..]).output().expect("the client runs")
     }
 
     /// Subscribes as this user and leaves; the error, if it is not let in.
@@ -96,18 +71,14 @@ impl Broker {
     }
 
     fn reload(&self) -> Output {
-        let admin = ["--admin", &self.admin, "-u", "ann", "-P", "secret"];
+        let admin = ["--admin", &self.admin(), "-u", "ann", "-P", "secret"];
         tidegate(&["reload"]).args(admin).output().expect("reload runs")
     }
 
     /// The code of the operator's door for somebody without a password.
     fn status_for_nobody(&self) -> bool {
-        tidegate(&["status", "--admin", &self.admin]).output().expect("status runs").status.success()
+        tidegate(&["status", "--admin", &self.admin()]).output().expect("status runs").status.success()
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 const BOB: Option<(&str, &str)> = Some(("bob", "secret"));
@@ -155,15 +126,9 @@ fn f039_where_it_is_switched_off_check_says_what_that_means() {
 fn f152_a_user_that_is_deleted_has_to_go_and_its_session_is_nobody_elses() {
     let place = Place::new("", &[("ann", "admin"), ("bob", "")]);
     let broker = place.start();
-    let arguments = ["sub", "-t", "mail", "-W", "60", "-u", "bob", "-P", "secret", "-h", "127.0.0.1", "-d", "-V", "5"];
-    let mut bob = tidegate(&arguments);
-    let mut bob = bob
-        .args(KEPT)
-        .args(["-p", &broker.port])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("bob runs");
+    let arguments = ["-t", "mail", "-W", "60", "-u", "bob", "-P", "secret", "-d", "-V", "5"];
+    let mut bob = broker.tool("sub", &arguments);
+    let mut bob = bob.args(KEPT).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("bob runs");
     let mut words = BufReader::new(bob.stderr.take().expect("piped")).lines();
     assert!(words.by_ref().any(|line| line.expect("a line").starts_with("subscribed")), "bob is in");
     let removed = tidegate(&["user", "remove", "bob", "--password-file"]).arg(place.users()).output();

@@ -2,18 +2,13 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-mod programs;
+use std::process::Output;
 
-use std::process::{Command, Output, Stdio};
+use tidegate_test_support::{ensure, text, tidegate};
 
 fn bench(arguments: &[&str]) -> Output {
-    programs::ensure("tidegate-bench");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.arg("bench").args(arguments).stdin(Stdio::null()).output().expect("the binary runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    ensure("tidegate-bench");
+    tidegate(&["bench"]).args(arguments).output().expect("the binary runs")
 }
 
 #[test]

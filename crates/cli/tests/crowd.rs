@@ -2,24 +2,30 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-#[allow(dead_code, reason = "shared with the browser's tests")]
-#[path = "browser/broker.rs"]
-mod broker;
-
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use broker::{Broker, exchange};
+use tidegate_test_support::{Broker, Launch, exchange};
 
 /// A guard only: whoever waits so long waits for nothing.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-impl Broker {
+/// The operator's door and the smart space.
+fn launch() -> Launch {
+    Launch::new().door("http").door("admin").config("")
+}
+
+trait Ask {
+    fn host(&self) -> &str;
+    fn code(&self, path: &str, headers: &str) -> Option<u16>;
+}
+
+impl Ask for Broker {
     fn host(&self) -> &str {
-        self.admin.trim_start_matches("http://")
+        self.address("admin")
     }
 
     /// The code of an answer; none if there is none.
@@ -31,16 +37,6 @@ impl Broker {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         answer.split(' ').nth(1)?.parse().ok()
-    }
-
-    fn mqtt(&self) -> (&str, u16) {
-        ("127.0.0.1", self.port.parse().expect("a port"))
-    }
-
-    fn metric(&self, name: &str) -> u64 {
-        let answer = exchange(self.host(), &format!("GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.host()));
-        let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {answer}"))
     }
 }
 
@@ -81,7 +77,7 @@ fn besieged<T>(host: &str, count: usize, words: &str, work: impl FnOnce(&AtomicU
 
 #[test]
 fn silent_connections_keep_neither_health_checks_nor_the_operator_out() {
-    let broker = Broker::start(&[("ann", "admin")]);
+    let broker = launch().user("ann", "admin").start();
     let host = broker.host().to_owned();
     let ann = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
     for words in ["", "GET /healthz HT", "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"]
@@ -99,8 +95,7 @@ fn silent_connections_keep_neither_health_checks_nor_the_operator_out() {
     }
     let answer = exchange(&host, &format!("GET /metrics HTTP/1.0\r\nHost: {host}\r\n{ann}\r\n"));
     assert!(answer.contains("\ntidegate_admin_evicted_total ") && !answer.contains("evicted_total 0\n"), "{answer}");
-    let crowded = broker.log().lines().filter(|line| line.contains("event=admin_crowded")).count();
-    assert_eq!(crowded, 1, "said once");
+    assert_eq!(broker.logged("event=admin_crowded"), 1, "said once");
 }
 
 #[test]
@@ -108,7 +103,7 @@ fn silent_connections_keep_neither_health_checks_nor_the_operator_out() {
 fn with_all_descriptors_taken_the_operator_still_comes_in() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-    let broker = Broker::start(&[]);
+    let broker = launch().start();
     // As if others had taken the rest: from now on the process gets no more than it has.
     let open = std::fs::read_dir(format!("/proc/{}/fd", broker.child.id())).expect("its descriptors");
     let open: BTreeSet<u64> = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
@@ -116,31 +111,31 @@ fn with_all_descriptors_taken_the_operator_still_comes_in() {
     let most = (0..=open.len() as u64).find(|number| !open.contains(number));
     let pid = i32::try_from(broker.child.id()).ok().and_then(Pid::from_raw);
     prlimit(pid, Resource::Nofile, Rlimit { current: most, maximum: most }).expect("a lower limit");
-    let clients: Vec<TcpStream> = (0..64).filter_map(|_| TcpStream::connect(broker.mqtt()).ok()).collect();
+    let clients: Vec<TcpStream> = (0..64).filter_map(|_| TcpStream::connect(broker.address("mqtt")).ok()).collect();
     let end = Instant::now() + PATIENCE;
-    while broker.metric("tidegate_admin_accept_failed_total") == 0 {
+    while broker.metric("tidegate_admin_accept_failed_total") < 1.0 {
         assert!(Instant::now() < end, "the descriptors are not used up: {}", clients.len());
     }
     let answered = (0..40).filter(|_| broker.code("/healthz", "") == Some(200)).count();
     assert_eq!(answered, 40);
     assert_eq!(broker.code("/api/v1/status", ""), Some(200));
-    assert_eq!(broker.log().lines().filter(|line| line.contains("listener=admin")).count(), 1, "said once");
+    assert_eq!(broker.logged("listener=admin"), 1, "said once");
 }
 
 /// Of 256 descriptors a half is kept, and the smart space has a quarter of the rest.
 #[test]
 fn connections_to_the_smart_space_keep_out_neither_mqtt_nor_the_operator() {
     const CONNECT: &[u8] = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00";
-    let broker = Broker::start_with(&[], "ulimit -n 256");
-    let space = broker.space.trim_start_matches("http://").to_owned();
+    let broker = launch().after("ulimit -n 256").start();
+    let space = broker.address("sparql").to_owned();
     let refused = r#"tidegate_space_connections_refused_total{door="http"}"#;
     let crowd: Vec<TcpStream> = (0..300).filter_map(|_| TcpStream::connect(&space).ok()).collect();
     let end = Instant::now() + PATIENCE;
-    while broker.metric(refused) < 200 {
+    while broker.metric(refused) < 200.0 {
         assert!(Instant::now() < end, "{} have come", crowd.len());
     }
     let clients = (0..60).map(|_| {
-        let mut client = TcpStream::connect(broker.mqtt()).expect("the door is open");
+        let mut client = TcpStream::connect(broker.address("mqtt")).expect("the door is open");
         client.set_read_timeout(Some(PATIENCE)).expect("a socket");
         client.write_all(CONNECT).expect("it listens");
         let mut connack = [0; 4];
@@ -154,13 +149,12 @@ fn connections_to_the_smart_space_keep_out_neither_mqtt_nor_the_operator() {
     let mut answer = String::new();
     late.read_to_string(&mut answer).expect("its own answer");
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("urn:tidegate:problem:crowded"), "{answer}");
-    let said = |event: &str| broker.log().lines().filter(|line| line.contains(event)).count();
-    assert_eq!((said("event=space_crowded"), said("event=accept_failed")), (1, 0));
+    assert_eq!((broker.logged("event=space_crowded"), broker.logged("event=accept_failed")), (1, 0));
 }
 
 #[test]
 fn wrong_passwords_of_others_do_not_pause_whoever_knows_the_right_one() {
-    let broker = Broker::start(&[("ann", "admin")]);
+    let broker = launch().user("ann", "admin").start();
     let (right, wrong) = ("Authorization: Basic YW5uOnNlY3JldA==\r\n", "Authorization: Basic YW5uOndyb25n\r\n");
     assert_eq!(broker.code("/api/v1/status", right), Some(200));
     let guesses = |count: usize| (0..count).filter_map(|_| broker.code("/api/v1/status", wrong)).collect::<Vec<u16>>();

@@ -2,19 +2,25 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-#[allow(dead_code, reason = "shared with the browser's tests")]
-#[path = "browser/broker.rs"]
-mod broker;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use broker::{Broker, exchange};
 use serde_json::{Value, json};
+use tidegate_test_support::{Broker, Launch, code, exchange};
 
-impl Broker {
+/// The operator's door and the smart space.
+fn launch() -> Launch {
+    Launch::new().door("http").door("admin").config("")
+}
+
+trait Ask {
+    fn host(&self) -> &str;
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> String;
+}
+
+impl Ask for Broker {
     fn host(&self) -> &str {
-        self.admin.trim_start_matches("http://")
+        self.address("admin")
     }
 
     /// A request with these headers; the answer as it comes.
@@ -32,13 +38,8 @@ impl Broker {
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-fn code(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("no answer: {answer:?}"))
-}
-
 fn body(answer: &str) -> Value {
-    let text = answer.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
-    serde_json::from_str(text).unwrap_or_else(|_| panic!("no JSON: {answer}"))
+    serde_json::from_str(tidegate_test_support::body(answer)).unwrap_or_else(|_| panic!("no JSON: {answer}"))
 }
 
 fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
@@ -49,7 +50,7 @@ fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
 
 #[test]
 fn f086_a_session_is_a_cookie_that_no_script_reads_and_changes_need_its_token() {
-    let broker = Broker::start(&[("ann", "operator")]);
+    let broker = launch().user("ann", "operator").start();
     let ban = json!({ "client": "x" });
     let log_in = |password: &str| {
         let who = json!({ "user": "ann", "password": password });
@@ -83,8 +84,8 @@ fn f086_a_session_is_a_cookie_that_no_script_reads_and_changes_need_its_token() 
 
 #[test]
 fn f086_without_users_a_page_still_needs_the_token_and_a_command_line_does_not() {
-    let broker = Broker::start(&[]);
-    let (ban, origin) = (json!({ "client": "x" }), broker.admin.clone());
+    let broker = launch().start();
+    let (ban, origin) = (json!({ "client": "x" }), broker.admin());
     let ours = ("Origin", origin.as_str());
     assert_eq!(code(&broker.ask("POST", "/api/v1/bans", &[JSON, ours], Some(&ban))), 403, "our page, no token");
     let token = body(&broker.ask("GET", "/api/v1/login", &[], None))["token"].as_str().expect("a token").to_owned();
@@ -98,7 +99,7 @@ fn f086_without_users_a_page_still_needs_the_token_and_a_command_line_does_not()
 
 #[test]
 fn f087_requests_that_lead_elsewhere_are_refused() {
-    let broker = Broker::start(&[]);
+    let broker = launch().start();
     for path in [
         "/ui/..%2f..%2fCargo.toml",
         "/ui/%2e%2e/Cargo.toml",
@@ -125,7 +126,7 @@ fn f087_requests_that_lead_elsewhere_are_refused() {
 
 #[test]
 fn a_browser_gets_the_page_and_every_answer_says_what_it_may_do() {
-    let broker = Broker::start(&[]);
+    let broker = launch().start();
     let page = broker.ask("GET", "/", &[("Accept", "text/html,*/*")], None);
     assert!(page.contains("<!doctype html>") && page.contains("ui/app.js"), "{page}");
     let list = broker.ask("GET", "/", &[("Accept", "application/json")], None);
@@ -143,7 +144,7 @@ fn a_browser_gets_the_page_and_every_answer_says_what_it_may_do() {
 
 #[test]
 fn everything_in_the_document_is_answered() {
-    let broker = Broker::start(&[]);
+    let broker = launch().start();
     let document = body(&broker.ask("GET", "/api/v1/openapi.json", &[], None));
     let mut count = 0;
     for (path, methods) in document["paths"].as_object().expect("paths") {
@@ -164,7 +165,7 @@ fn everything_in_the_document_is_answered() {
 
 #[test]
 fn f070_listeners_are_fed_and_counted_and_leave_room_for_others() {
-    let broker = Broker::start(&[]);
+    let broker = launch().start();
     let listen = || {
         let mut stream = TcpStream::connect(broker.host()).expect("accepted");
         let request = format!("GET /api/v1/events HTTP/1.1\r\nHost: {}\r\n\r\n", broker.host());

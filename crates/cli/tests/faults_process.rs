@@ -3,76 +3,19 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use tidegate_test_support::Launch;
 use tidegate_test_support::skip::{Remedy, skip};
 
 /// Nothing here takes that long, unless it never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A broker of its own process; it ends with this.
-struct Broker {
-    child: Child,
-    banner: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Broker {
-    fn start(settings: &[&str], group: Option<&Path>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let program = env!("CARGO_BIN_EXE_tidegate");
-        let mut command = match group {
-            Some(group) => {
-                let mut shell = Command::new("sh");
-                let enter = "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"";
-                shell.args(["-c", enter]).arg(group).arg(program);
-                shell
-            }
-            None => Command::new(program),
-        };
-        let here = "127.0.0.1:0";
-        command.args(["serve", "-c", "/dev/null", "--mqtt", here, "--ws", "off", "--http", "off", "--ssap", "off"]);
-        command.args(["--admin", here, "--log-level", "warn", "--data"]).arg(folder.path().join("data"));
-        for setting in settings {
-            command.args(["--set", setting]);
-        }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        Self { child, banner, _folder: folder }
-    }
-
-    fn address(&self, door: &str) -> &str {
-        let mut words = self.banner.split_whitespace().skip_while(|word| *word != door);
-        let word = words.nth(1).unwrap_or_else(|| panic!("no {door} in {:?}", self.banner));
-        word.trim_start_matches("http://")
-    }
-
-    fn signal(&self, signal: &str) {
-        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
-    fn metric(&self, name: &str) -> f64 {
-        let host = self.address("admin");
-        let mut stream = TcpStream::connect(host).unwrap();
-        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
-        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {page}"))
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn launch() -> Launch {
+    Launch::new().door("admin").arguments(["--log-level", "warn"])
 }
 
 /// A client of 3.1.1 by hand, with a will and a keep-alive in seconds.
@@ -94,7 +37,7 @@ fn read(stream: &mut TcpStream, count: usize) -> Vec<u8> {
 
 #[test]
 fn f122_a_stopped_process_expels_nobody_who_pinged_and_publishes_no_will_of_theirs() {
-    let broker = Broker::start(&[], None);
+    let broker = launch().start();
     let address = broker.address("mqtt").to_owned();
     let mut witness = connected(&address, "witness", 0);
     witness.write_all(b"\x82\x0a\x00\x01\x00\x05wills\x00").unwrap();
@@ -159,7 +102,7 @@ fn the_budget_is_half_of_what_the_control_group_allows() {
         let why = "this user can make no control group with a limit of memory";
         return skip("a control group", why, Remedy::Owner("run the tests as a user who can"));
     };
-    let broker = Broker::start(&[], Some(&group.0));
+    let broker = launch().after(&format!("echo $$ > '{}'/cgroup.procs", group.0.display())).start();
     let budget = broker.metric("tidegate_memory_budget_bytes");
     drop(broker);
     assert!((budget - f64::from(80 << 20)).abs() < 1.0, "{budget}");
@@ -235,7 +178,7 @@ fn send_exactly_once(address: &str, next: &mut u16, is_received: &mut bool, coun
 #[test]
 fn f124_over_a_network_that_is_slow_split_and_cut_exactly_once_is_once() {
     const COUNT: u16 = 60;
-    let broker = Broker::start(&[], None);
+    let broker = launch().start();
     let address = broker.address("mqtt").to_owned();
     let mut witness = TcpStream::connect(&address).unwrap();
     witness.set_read_timeout(Some(PATIENCE)).unwrap();

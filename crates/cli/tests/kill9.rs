@@ -9,14 +9,14 @@
 #[path = "../../broker/tests/simulation/client.rs"]
 mod client;
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use tidegate_test_support::{Broker, Launch};
 use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, Property, QoS, Version};
 
 use client::Client;
@@ -41,42 +41,8 @@ impl Dice {
 
 pub(crate) fn trace(_: impl FnOnce() -> String) {}
 
-/// A broker of its own process; it ends with this.
-struct Broker {
-    child: Child,
-    port: u16,
-}
-
-impl Broker {
-    fn start(folder: &Path, shards: u64) -> Self {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-            .args(["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", "off", "--data"])
-            .arg(folder.join("data"))
-            .args(["--shards", &shards.to_string(), "--log-level", "warn"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        let address = banner.split_whitespace().find(|word| word.starts_with("127.0.0.1:"));
-        let port = address.and_then(|address| address.rsplit(':').next()?.parse().ok());
-        Self { child, port: port.unwrap_or_else(|| panic!("{banner:?}")) }
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(folder: &Path, shards: u64) -> Broker {
+    Launch::at(folder).arguments(["--shards", &shards.to_string(), "--log-level", "warn"]).start()
 }
 
 /// A client on a socket, until the broker is gone or somebody has seen enough.
@@ -177,9 +143,9 @@ fn f109_what_was_acknowledged_survives_kill_9_and_exactly_once_is_once() {
     for client in &mut clients {
         client.messages_max = 0;
     }
-    let broker = Broker::start(folder.path(), 2);
+    let broker = start(folder.path(), 2);
     let listen = Instant::now();
-    live(&mut clients, broker.port, 0, |heard| listen_to(heard, 100), || ());
+    live(&mut clients, broker.port("mqtt"), 0, |heard| listen_to(heard, 100), || ());
     assert!(listen.elapsed() < PATIENCE);
     assert!(clients.iter().all(|client| client.has_subscribed() && client.is_known));
     broker.kill();
@@ -189,8 +155,8 @@ fn f109_what_was_acknowledged_survives_kill_9_and_exactly_once_is_once() {
     }
     let mut dice = Dice(7);
     for round in 0..rounds {
-        let broker = Broker::start(folder.path(), 1 + dice.below(3));
-        let (port, events) = (broker.port, 1 + dice.below(100));
+        let broker = start(folder.path(), 1 + dice.below(3));
+        let (port, events) = (broker.port("mqtt"), 1 + dice.below(100));
         live(&mut clients, port, round, |heard| wait_for(events, heard), || broker.kill());
     }
     finish(&mut clients, folder.path());
@@ -202,11 +168,11 @@ fn finish(clients: &mut [Client], folder: &Path) {
     for client in &mut *clients {
         client.messages_max = client.next - 1;
     }
-    let broker = Broker::start(folder, 2);
+    let broker = start(folder, 2);
     let begun = Instant::now();
     while !is_complete(clients) {
         assert!(begun.elapsed() < PATIENCE, "{:?}", std::fs::read_to_string(folder.join("log")));
-        live(clients, broker.port, 99, |heard| listen_to(heard, 200), || ());
+        live(clients, broker.port("mqtt"), 99, |heard| listen_to(heard, 200), || ());
     }
 }
 

@@ -7,54 +7,32 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+
+use tidegate_test_support::{Launch, path};
 
 const ROUNDS: u64 = 6;
 const WRITERS: u64 = 4;
 /// Nothing takes that long, unless it never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A broker of its own process; it ends with this.
+/// A broker and two of its doors.
 struct Broker {
-    child: Child,
+    process: tidegate_test_support::Broker,
     http: SocketAddr,
     ssap: SocketAddr,
-    admin: Option<SocketAddr>,
 }
 
 impl Broker {
     fn start(folder: &Path) -> Self {
-        Self::start_on(folder, "data", "off")
+        Self::of(Launch::at(folder))
     }
 
-    fn start_on(folder: &Path, data: &str, admin: &str) -> Self {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-            .args(["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", admin])
-            .args(["--http", "127.0.0.1:0", "--ssap", "127.0.0.1:0", "--log-level", "warn", "--data"])
-            .arg(folder.join(data))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        let after = |word: &str| {
-            let rest = banner.split_once(&format!("  {word} "))?.1;
-            rest.split_whitespace().next()?.trim_start_matches("http://").parse().ok()
-        };
-        let [http, ssap] = ["sparql", "ssap"].map(|word| after(word).unwrap_or_else(|| panic!("{banner:?}")));
-        Self { child, http, ssap, admin: after("admin") }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn of(launch: Launch) -> Self {
+        let process = launch.door("http").door("ssap").arguments(["--log-level", "warn"]).start();
+        let [http, ssap] = ["sparql", "ssap"].map(|door| process.address(door).parse().unwrap());
+        Self { process, http, ssap }
     }
 }
 
@@ -279,7 +257,7 @@ fn who_was_cut_off_by_the_end_of_the_broker_is_given_a_new_beginning_that_says_s
 
 /// Runs a command; its exit code and all that it says.
 fn tidegate(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tidegate")).current_dir(folder).args(args).output().unwrap();
+    let output = std::process::Command::new(path("tidegate")).current_dir(folder).args(args).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
@@ -288,11 +266,11 @@ fn tidegate(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
 fn copies_have_the_smart_space_and_a_check_reads_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let broker = Broker::start_on(folder, "data", "127.0.0.1:0");
+    let broker = Broker::of(Launch::at(folder).door("admin"));
     let mut stream = BufReader::new(connect(broker.http).unwrap());
     let insert = "INSERT DATA { <urn:kept> <urn:a> 7 }";
     assert_eq!(ask(&mut stream, "/update", "application/sparql-update", insert).unwrap().0, 200);
-    let admin = broker.admin.unwrap().to_string();
+    let admin = broker.process.address("admin").to_owned();
     let (code, said) = tidegate(folder, &["backup", "running", "--admin", &admin]);
     assert!(code == Some(0) && said.contains("smart space: "), "{said}");
     let (code, said) = tidegate(folder, &["store", "check", "-c", "/dev/null", "--data", "data"]);
@@ -309,7 +287,7 @@ fn copies_have_the_smart_space_and_a_check_reads_it() {
         assert!(code == Some(0) && said.contains("smart space: "), "{said}");
         let (code, said) = tidegate(folder, &restore);
         assert!(code != Some(0) && said.contains("nothing was restored"), "{said}");
-        let broker = Broker::start_on(folder, &data, "off");
+        let broker = Broker::of(Launch::at(folder).data(&data));
         let mut stream = BufReader::new(connect(broker.http).unwrap());
         let (_, body) =
             ask(&mut stream, "/query", "application/sparql-query", "SELECT ?o { <urn:kept> ?p ?o }").unwrap();

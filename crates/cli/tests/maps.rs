@@ -4,125 +4,49 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::Output;
 
+use tidegate_test_support::{Broker, Client, Launch, PATIENCE, text, tidegate};
 use tungstenite::{Message, WebSocket};
 
 fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sosa.toml")
 }
 
-fn binary(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null());
-    command
+fn start(config: &Path) -> Broker {
+    let launch = Launch::new().door("http").door("ssap").door("admin").door("sepa-http").door("sepa-ws");
+    launch.config_file(config).arguments(["--shards", "2", "--set", "sys.interval=1s"]).start()
 }
 
-struct Broker {
-    child: Child,
-    _folder: tempfile::TempDir,
-    banner: String,
+fn publish(broker: &Broker, topic: &str, payload: &str) {
+    broker.send(&["-q", "1", "-t", topic, "-m", payload]);
 }
 
-impl Broker {
-    fn start(config: &Path) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut command = binary(&["serve", "--shards", "2", "--ws", "off", "--set", "sys.interval=1s"]);
-        for door in ["--mqtt", "--http", "--ssap", "--admin", "--sepa-http", "--sepa-ws"] {
-            command.args([door, "127.0.0.1:0"]);
-        }
-        command.arg("-c").arg(config).arg("--data").arg(folder.path().join("data"));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the broker starts");
-        let mut banner = String::new();
-        let output = child.stdout.take().expect("piped");
-        BufReader::new(output).read_line(&mut banner).expect("the broker speaks");
-        Self { child, _folder: folder, banner }
-    }
-
-    fn address(&self, door: &str) -> &str {
-        let mut words = self.banner.split_whitespace().skip_while(|word| *word != door);
-        words.nth(1).unwrap_or_else(|| panic!("no {door} in {:?}", self.banner)).trim_start_matches("http://")
-    }
-
-    fn port(&self, door: &str) -> &str {
-        self.address(door).rsplit(':').next().expect("a port")
-    }
-
-    fn publish(&self, topic: &str, payload: &str) {
-        let port = self.port("mqtt");
-        let output = binary(&["pub", "-h", "127.0.0.1", "-p", port, "-q", "1", "-t", topic, "-m", payload]).output();
-        assert!(output.expect("pub runs").status.success());
-    }
-
-    fn rdf(&self, door: &str, arguments: &[&str]) -> Output {
-        let url = format!("http://{}", self.address(door));
-        binary(&["rdf", "--url", &url]).args(arguments).output().expect("rdf runs")
-    }
-
-    fn query(&self, sparql: &str) -> String {
-        let output = self.rdf("sparql", &["query", sparql]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).replace('\r', "")
-    }
-
-    fn listen(&self, topic: &str) -> Listener {
-        let port = self.port("mqtt");
-        let mut child = binary(&["sub", "-h", "127.0.0.1", "-p", port, "-q", "1", "-t", topic, "-v", "-d", "-W", "60"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("sub runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut line = String::new();
-        while !line.starts_with("subscribed") {
-            line.clear();
-            assert!(errors.read_line(&mut line).expect("sub speaks") > 0, "sub ended early");
-        }
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        let output = BufReader::new(child.stdout.take().expect("piped"));
-        Listener { child, output }
-    }
-
-    fn subscribe(&self, door: &str, sparql: &str) -> WebSocket<TcpStream> {
-        let address = self.address(door);
-        let stream = TcpStream::connect(address).expect("the door is open");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
-        let (mut socket, _) = tungstenite::client(format!("ws://{address}/subscribe"), stream).expect("a WebSocket");
-        let ask = serde_json::json!({"subscribe": {"sparql": sparql, "alias": "a"}}).to_string();
-        socket.send(Message::text(ask)).expect("sent");
-        socket
-    }
+fn rdf(broker: &Broker, door: &str, arguments: &[&str]) -> Output {
+    let url = format!("http://{}", broker.address(door));
+    tidegate(&["rdf", "--url", &url]).args(arguments).output().expect("rdf runs")
 }
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn query(broker: &Broker, sparql: &str) -> String {
+    let output = rdf(broker, "sparql", &["query", sparql]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).replace('\r', "")
 }
 
-struct Listener {
-    child: Child,
-    output: BufReader<ChildStdout>,
+fn listen(broker: &Broker, topic: &str) -> Client {
+    broker.subscriber(&["-q", "1", "-t", topic, "-v"])
 }
 
-impl Listener {
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("sub speaks");
-        line.trim_end().to_owned()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn subscribe(broker: &Broker, door: &str, sparql: &str) -> WebSocket<TcpStream> {
+    let address = broker.address(door);
+    let stream = TcpStream::connect(address).expect("the door is open");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let (mut socket, _) = tungstenite::client(format!("ws://{address}/subscribe"), stream).expect("a WebSocket");
+    let ask = serde_json::json!({"subscribe": {"sparql": sparql, "alias": "a"}}).to_string();
+    socket.send(Message::text(ask)).expect("sent");
+    socket
 }
 
 fn told(socket: &mut WebSocket<TcpStream>) -> serde_json::Value {
@@ -138,24 +62,24 @@ const READINGS: &str = "SELECT ?sensor ?value { ?o <http://www.w3.org/ns/sosa/ma
 
 #[test]
 fn a_reading_answers_a_query_wakes_a_subscriber_and_raises_an_alarm() {
-    let broker = Broker::start(&example());
+    let broker = start(&example());
     // Clients of SEPA look for the two kinds of requests at two ports.
-    let mut socket = broker.subscribe("sepa-ws", READINGS);
+    let mut socket = subscribe(&broker, "sepa-ws", READINGS);
     assert_eq!(told(&mut socket)["notification"]["sequence"], 0);
-    let mut alarms = broker.listen("alarm/#");
+    let mut alarms = listen(&broker, "alarm/#");
 
-    broker.publish("sensors/kitchen/t1/temperature", r#"{"value": 21.5}"#);
+    publish(&broker, "sensors/kitchen/t1/temperature", r#"{"value": 21.5}"#);
     let woken = told(&mut socket);
     let added = &woken["notification"]["addedResults"]["results"]["bindings"];
     assert_eq!(
         (&added[0]["sensor"]["value"], &added[0]["value"]["value"]),
         (&"http://example.org/sensor/t1".into(), &"21.5".into())
     );
-    assert_eq!(broker.query(READINGS), "sensor,value\nhttp://example.org/sensor/t1,21.5\n");
+    assert_eq!(query(&broker, READINGS), "sensor,value\nhttp://example.org/sensor/t1,21.5\n");
 
     // Too hot, hotter, and fine again: one alarm that begins and ends.
     for value in ["31", "32", "19.5"] {
-        broker.publish("sensors/kitchen/t1/temperature", &format!(r#"{{"value": {value}}}"#));
+        publish(&broker, "sensors/kitchen/t1/temperature", &format!(r#"{{"value": {value}}}"#));
         assert_eq!(
             told(&mut socket)["notification"]["removedResults"]["results"]["bindings"].as_array().map(Vec::len),
             Some(1)
@@ -171,9 +95,9 @@ fn a_reading_answers_a_query_wakes_a_subscriber_and_raises_an_alarm() {
 
     // The other port of SEPA is the same space, and so is a file.
     let update = "INSERT DATA { <urn:a> <urn:b> 'c' }";
-    assert!(broker.rdf("sepa-http", &["update", update]).status.success());
-    assert_eq!(broker.query("SELECT ?o { <urn:a> <urn:b> ?o }"), "o\nc\n");
-    let dump = broker.rdf("sparql", &["dump", "--graph", "default", "--format", "nt"]);
+    assert!(rdf(&broker, "sepa-http", &["update", update]).status.success());
+    assert_eq!(query(&broker, "SELECT ?o { <urn:a> <urn:b> ?o }"), "o\nc\n");
+    let dump = rdf(&broker, "sparql", &["dump", "--graph", "default", "--format", "nt"]);
     assert!(String::from_utf8_lossy(&dump.stdout).contains("<urn:a> <urn:b> \"c\" ."));
 }
 
@@ -198,12 +122,12 @@ query = "SELECT ?next { <urn:n> <urn:is> ?n BIND(?n + 1 AS ?next) }"
 topic = "out"
 "#;
     std::fs::write(&config, text).expect("written");
-    let broker = Broker::start(&config);
-    let mut out = broker.listen("out");
-    let mut counts = broker.listen("$SYS/broker/map/#");
-    broker.publish("in", "not json");
-    broker.publish("in", "{}");
-    broker.publish("in", r#"{"n": 1}"#);
+    let broker = start(&config);
+    let mut out = listen(&broker, "out");
+    let mut counts = listen(&broker, "$SYS/broker/map/#");
+    publish(&broker, "in", "not json");
+    publish(&broker, "in", "{}");
+    publish(&broker, "in", r#"{"n": 1}"#);
     for next in 2..=5 {
         assert_eq!(out.line(), format!(r#"out {{"change":"added","next":{next}}}"#));
     }
@@ -220,15 +144,15 @@ topic = "out"
         assert!(!line.is_empty(), "not told: {wanted:?}");
         wanted.retain(|wanted| *wanted != line);
     }
-    assert_eq!(broker.query("SELECT ?n { <urn:n> <urn:is> ?n }"), "n\n4\n");
-    assert_eq!(broker.query("SELECT ?n { <urn:shut> <urn:saw> ?n }"), "n\n");
+    assert_eq!(query(&broker, "SELECT ?n { <urn:n> <urn:is> ?n }"), "n\n4\n");
+    assert_eq!(query(&broker, "SELECT ?n { <urn:shut> <urn:saw> ?n }"), "n\n");
 }
 
 #[test]
 fn a_map_can_be_tried_without_a_broker_and_a_bad_one_is_refused() {
     let example = example().display().to_string();
     let test = |topic: &str, payload: &str| {
-        binary(&["map", "test", "-c", &example, "--topic", topic, "--payload", payload]).output().expect("map runs")
+        tidegate(&["map", "test", "-c", &example, "--topic", topic, "--payload", payload]).output().expect("map runs")
     };
     let output = test("sensors/a b/t1/temperature", r#"{"value": 21.5}"#);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -246,7 +170,7 @@ fn a_map_can_be_tried_without_a_broker_and_a_bad_one_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("t.toml");
     std::fs::write(&config, "[[map.ingest]]\ntopic = \"a/+room\"\ntriples = [\"<urn:{rom}> a 5\"]\n").expect("written");
-    let output = binary(&["serve", "-c"]).arg(&config).output().expect("serve ends");
+    let output = tidegate(&["serve", "-c"]).arg(&config).output().expect("serve ends");
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     assert!(

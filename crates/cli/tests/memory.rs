@@ -5,12 +5,11 @@
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tidegate_test_support::skip::{Remedy, skip};
+use tidegate_test_support::{Broker, Launch, code};
 
 const MIB: u64 = 1024 * 1024;
 /// What may stay: pages that are half in use, and tables that keep their size. The system's allocator kept 70 to 200 MiB.
@@ -20,77 +19,28 @@ const TAKEN_MIN: u64 = 48 * MIB;
 /// Far beyond what it takes on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A broker that is ended with the test.
-struct Broker {
-    child: Child,
-    _folder: tempfile::TempDir,
-    mqtt_port: String,
-    http: String,
-}
+/// A broker and what Linux says about it.
+struct Measured(Broker);
 
-fn tidegate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
-    command
-}
-
-impl Broker {
+impl Measured {
     /// None, and says so, where nobody tells what is resident.
     fn start(config: &str) -> Option<Self> {
         if std::fs::metadata("/proc/self/status").is_err() {
             skip("/proc/self/status", "this system does not have it", Remedy::Owner("use Linux"));
             return None;
         }
-        let folder = tempfile::tempdir().expect("a folder");
-        let (file, data, here) = (folder.path().join("tidegate.toml"), folder.path().join("data"), "127.0.0.1:0");
-        std::fs::write(&file, config).expect("a configuration");
-        let mut child = tidegate(&["serve", "--mqtt", here, "--ws", "off", "--http", here, "--ssap", "off", "--admin"])
-            .args(["off", "-c"])
-            .arg(&file)
-            .arg("--data")
-            .arg(&data)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the broker starts");
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
-        let address = |door: &str| {
-            let mut words = banner.split_whitespace().skip_while(|word| *word != door);
-            words.nth(1).unwrap_or_else(|| panic!("no {door} in {banner:?}")).to_owned()
-        };
-        let mqtt_port = address("mqtt").rsplit(':').next().unwrap_or_default().to_owned();
-        let http = address("sparql").trim_start_matches("http://").to_owned();
-        Some(Self { child, _folder: folder, mqtt_port, http })
+        Some(Self(Launch::new().door("http").config(config).start()))
     }
 
     /// A field of what Linux says about the process, in bytes.
     fn bytes(&self, field: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the broker runs");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.child.id())).expect("the broker runs");
         let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_else(|| panic!("no {field}"));
         1024 * line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok()).expect("a number of KiB")
     }
 
-    /// The code of the answer, all of which is read.
-    fn post(&self, path: &str, kind: &str, body: &str) -> u16 {
-        let mut stream = TcpStream::connect(&self.http).expect("the door is open");
-        let (host, length) = (&self.http, body.len());
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: {kind}\r\n\
-             Content-Length: {length}\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).expect("it reads");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("it answers");
-        String::from_utf8_lossy(&answer).split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a code")
-    }
-
-    fn update(&self, text: &str) {
-        assert_eq!(self.post("/update", "application/sparql-update", text), 200);
-    }
-
     fn run(&self, tool: &str, arguments: &[&str]) {
-        let mut command = tidegate(&[tool, "-h", "127.0.0.1", "-p", &self.mqtt_port, "-q", "1"]);
+        let mut command = self.0.tool(tool, &["-q", "1"]);
         assert!(command.args(arguments).stdout(Stdio::null()).status().expect("it runs").success(), "{tool}");
     }
 
@@ -107,16 +57,9 @@ impl Broker {
     }
 }
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_space_that_was_filled_sorted_and_emptied_gives_its_memory_back() {
-    let Some(broker) = Broker::start("") else { return };
+    let Some(broker) = Measured::start("") else { return };
     let before = broker.bytes("VmRSS");
     for part in 0..12 {
         let mut text = "INSERT DATA {".to_owned();
@@ -124,11 +67,11 @@ fn a_space_that_was_filled_sorted_and_emptied_gives_its_memory_back() {
             let _ = writeln!(text, "<http://x/s{number}> <http://x/p> \"the value with the number {number}\" .");
         }
         text.push('}');
-        broker.update(&text);
+        broker.0.update(&text);
     }
     let query = "SELECT * { ?s ?p ?o } ORDER BY ?o";
-    assert_eq!(broker.post("/query", "application/sparql-query", query), 200);
-    broker.update("CLEAR ALL");
+    assert_eq!(code(&broker.0.post("/query", "application/sparql-query", query)), 200);
+    broker.0.update("CLEAR ALL");
     broker.gives_back(before);
 }
 
@@ -136,7 +79,7 @@ fn a_space_that_was_filled_sorted_and_emptied_gives_its_memory_back() {
 fn a_queue_that_was_long_and_is_drained_gives_its_memory_back() {
     let config = "[limits]\nqueue_messages_max = 1000000\nqueue_bytes_max = \"1GiB\"\nmemory = \"1GiB\"\n\
                   [store]\nkeep = false\n";
-    let Some(broker) = Broker::start(config) else { return };
+    let Some(broker) = Measured::start(config) else { return };
     let before = broker.bytes("VmRSS");
     let away = ["-t", "q", "-c", "-i", "away"];
     broker.run("sub", &[&away[..], &["-E"]].concat());

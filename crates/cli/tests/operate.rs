@@ -2,67 +2,23 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::TcpStream;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
+use tidegate_test_support::{Broker, Client, Launch, exchange, text, tidegate};
 
-fn tidegate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
-    command
+fn launch() -> Launch {
+    Launch::new().door("admin").config("").arguments(["--shards", "2"])
 }
 
-/// A broker that is ended with the test.
-struct Broker {
-    child: Child,
-    folder: tempfile::TempDir,
-    port: String,
-    admin: String,
-}
-
-impl Broker {
-    fn start(prepare: impl FnOnce(&std::path::Path)) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("tidegate.toml"), "").expect("a configuration");
-        prepare(folder.path());
-        let log = std::fs::File::create(folder.path().join("log")).expect("a log");
-        let mut child = tidegate(&[
-            "serve",
-            "--mqtt",
-            "127.0.0.1:0",
-            "--ws",
-            "off",
-            "--http",
-            "off",
-            "--ssap",
-            "off",
-            "--admin",
-            "127.0.0.1:0",
-        ])
-        .arg("-c")
-        .arg(folder.path().join("tidegate.toml"))
-        .arg("--data")
-        .arg(folder.path().join("data"))
-        .args(["--shards", "2"])
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .expect("the broker starts");
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
-        let word = |door: &str| {
-            let mut words = banner.split_whitespace().skip_while(|word| *word != door);
-            words.nth(1).unwrap_or_else(|| panic!("no {door} in {banner:?}")).to_owned()
-        };
-        let port = word("mqtt").rsplit(':').next().unwrap_or_default().to_owned();
-        Self { child, port, admin: word("admin"), folder }
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Output {
-        tidegate(arguments).args(["--admin", &self.admin]).output().expect("the command runs")
-    }
+/// What an operator does.
+trait Operate {
+    fn ask(&self, arguments: &[&str]) -> Output;
+    fn raw(&self, request: &str) -> String;
+    fn subscriber_named(&self, name: &str) -> Client;
+    fn publish_as(&self, name: &str);
 
     /// What a command prints, if it succeeds.
     fn told(&self, arguments: &[&str]) -> String {
@@ -74,70 +30,33 @@ impl Broker {
     fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.told(&[arguments, &["--json"]].concat())).expect("JSON")
     }
+}
 
-    /// A subscriber whose subscription the broker has confirmed.
-    fn subscriber(&self, name: &str) -> Child {
-        let mut child = tidegate(&["sub", "-h", "127.0.0.1", "-p", &self.port, "-i", name, "-t", "t/#"])
-            .args(["-d", "-W", "60", "-V", "5"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("sub runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut line = String::new();
-        while !line.starts_with("subscribed") {
-            line.clear();
-            assert!(errors.read_line(&mut line).expect("sub speaks") > 0, "sub ended early");
-        }
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        child
+impl Operate for Broker {
+    fn ask(&self, arguments: &[&str]) -> Output {
+        tidegate(arguments).args(["--admin", &self.admin()]).output().expect("the command runs")
     }
 
-    fn publish(&self, name: &str) {
-        let done =
-            tidegate(&["pub", "-h", "127.0.0.1", "-p", &self.port, "-i", name, "-t", "t/a", "-m", "x", "-q", "1"])
-                .output()
-                .expect("pub runs");
-        assert!(done.status.success(), "{}", text(&done.stderr));
-    }
-
-    /// A request as it is, and the answer as it comes.
+    /// A request to the operator's door as it is, and the answer as it comes.
     fn raw(&self, request: &str) -> String {
-        let host = self.admin.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(host).expect("the door is open");
-        stream.write_all(request.replace("HOST", host).as_bytes()).expect("it listens");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        answer
+        let host = self.address("admin");
+        exchange(host, &request.replace("HOST", host))
     }
-}
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn subscriber_named(&self, name: &str) -> Client {
+        self.subscriber(&["-i", name, "-t", "t/#", "-V", "5"])
     }
-}
 
-/// Ended with the test, too.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    fn publish_as(&self, name: &str) {
+        self.send(&["-i", name, "-t", "t/a", "-m", "x", "-q", "1"]);
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
 fn clients_are_listed_explained_and_ended() {
-    let broker = Broker::start(|_| ());
-    let mut reader = Ends(broker.subscriber("reader"));
-    broker.publish("writer-1");
+    let broker = launch().start();
+    let mut reader = broker.subscriber_named("reader");
+    broker.publish_as("writer-1");
     let list = broker.json(&["clients", "--sort", "delivered"]);
     assert_eq!((&list["clients"][0]["client_id"], &list["clients"][0]["state"]), (&"reader".into(), &"ok".into()));
     assert_eq!(list["clients"][0]["delivered"], 1, "{list}");
@@ -156,13 +75,13 @@ fn clients_are_listed_explained_and_ended() {
     assert!(text(&nobody.stderr).contains("tidegate clients"), "{}", text(&nobody.stderr));
 
     assert!(broker.told(&["kick", "reader"]).contains("0x98"));
-    assert!(!reader.0.wait().expect("it ends").success());
+    assert!(!reader.child.wait().expect("it ends").success());
     assert_eq!(broker.ask(&["kick", "reader"]).status.code(), Some(1));
 }
 
 #[test]
 fn limits_and_bans_are_set_listed_and_removed() {
-    let broker = Broker::start(|_| ());
+    let broker = launch().start();
     assert!(broker.told(&["limits"]).contains("no limits"));
     broker.told(&["limits", "set", "meter-17", "rate=500/s"]);
     let listed = broker.json(&["limits"]);
@@ -179,19 +98,16 @@ fn limits_and_bans_are_set_listed_and_removed() {
     assert!(broker.told(&["ban"]).contains("too loud"));
     let why = broker.told(&["why", "meter-17"]);
     assert!(why.starts_with("client \"meter-17\" is banned for") && why.contains("too loud"), "{why}");
-    let output = tidegate(&["pub", "-h", "127.0.0.1", "-p", &broker.port, "-i", "meter-17", "-t", "t", "-m", "x"])
-        .args(["-V", "5"])
-        .output()
-        .expect("pub runs");
+    let output = broker.publish(&["-i", "meter-17", "-t", "t", "-m", "x", "-V", "5"]);
     assert_eq!(output.status.code(), Some(0x8A), "{}", text(&output.stderr));
     broker.told(&["ban", "remove", "meter-17"]);
     assert!(broker.told(&["ban", "list"]).contains("nobody is kept out"));
-    broker.publish("meter-17");
+    broker.publish_as("meter-17");
 }
 
 #[test]
 fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
-    let mut broker = Broker::start(|_| ());
+    let mut broker = launch().start();
     assert!(broker.told(&["health"]).contains("healthy"));
     let status = broker.told(&["status"]);
     for line in ["mqtt       127.0.0.1:", "mqtts      -", "ssap       -", "sepa_ws    -", "admin      127.0.0.1:"] {
@@ -199,7 +115,7 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
     }
     let states: Vec<Value> = broker.json(&["status"])["listeners"].as_array().expect("listeners").clone();
     assert_eq!(states.len(), 9, "{states:?}");
-    let file = broker.folder.path().join("tidegate.toml");
+    let file = broker.folder().join("tidegate.toml");
     std::fs::write(&file, "[limits]\nreceive_max = 77\n[listeners]\nws = \"127.0.0.1:1\"\n").expect("written");
     let reloaded = broker.json(&["reload"]);
     assert_eq!(reloaded["changed"][0], "limits.receive_max", "{reloaded}");
@@ -219,7 +135,7 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
 
 #[test]
 fn f086_the_door_answers_to_this_machine_and_to_no_other_site() {
-    let broker = Broker::start(|_| ());
+    let broker = launch().start();
     let strange = broker.raw("GET /api/v1/status HTTP/1.0\r\nHost: evil.example\r\n\r\n");
     assert!(strange.starts_with("HTTP/1.0 403") && strange.contains("host-not-allowed"), "{strange}");
     let other = "POST /api/v1/drain HTTP/1.0\r\nHost: HOST\r\nOrigin: https://evil.example\r\n\r\n";
@@ -239,13 +155,13 @@ fn f086_the_door_answers_to_this_machine_and_to_no_other_site() {
 
 #[test]
 fn f070_who_fills_the_door_keeps_only_operators_waiting() {
-    let broker = Broker::start(|_| ());
-    let host = broker.admin.trim_start_matches("http://").to_owned();
-    let idle: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(&host).expect("accepted")).collect();
+    let broker = launch().start();
+    let idle: Vec<TcpStream> =
+        (0..80).map(|_| TcpStream::connect(broker.address("admin")).expect("accepted")).collect();
     // More than there are places: the last ones are closed at once, and nobody waits for the others.
     let mut last = idle.last().expect("eighty");
     assert_eq!(last.read(&mut [0; 16]).expect("closed"), 0);
-    broker.publish("client");
+    broker.publish_as("client");
     drop(idle);
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !broker.ask(&["health"]).status.success() {
@@ -255,19 +171,7 @@ fn f070_who_fills_the_door_keeps_only_operators_waiting() {
 
 #[test]
 fn with_users_a_password_and_a_role_are_needed() {
-    let broker = Broker::start(|folder| {
-        let file = folder.join("data").join("users").display().to_string();
-        for (name, roles) in [("ann", "admin"), ("vera", "viewer"), ("sam", "sensor")] {
-            let mut child =
-                tidegate(&["user", "add", name, "--roles", roles, "--password-stdin", "--password-file", &file])
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::null())
-                    .spawn()
-                    .expect("user runs");
-            child.stdin.take().expect("piped").write_all(b"secret\n").expect("it reads");
-            assert!(child.wait().expect("it ends").success());
-        }
-    });
+    let broker = launch().user("ann", "admin").user("vera", "viewer").user("sam", "sensor").start();
     let code = |arguments: &[&str]| broker.ask(arguments).status.code();
     assert_eq!(code(&["clients"]), Some(4), "nobody");
     assert_eq!(code(&["clients", "-u", "ann", "-P", "wrong"]), Some(4));
@@ -280,9 +184,9 @@ fn with_users_a_password_and_a_role_are_needed() {
 
 #[test]
 fn a_hostile_client_identifier_stays_text() {
-    let broker = Broker::start(|_| ());
+    let broker = launch().start();
     let name = "x/\u{1b}[31m<script>?&%2F";
-    let _reader = Ends(broker.subscriber(name));
+    let _reader = broker.subscriber_named(name);
     let list = broker.told(&["clients"]);
     assert!(!list.contains('\u{1b}') && list.contains("<script>"), "{list}");
     let why = broker.told(&["why", name]);

@@ -4,22 +4,15 @@
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tidegate_test_support::skip::{Remedy, skip};
+use tidegate_test_support::{Launch, add_user, exchange, tidegate};
 
 fn dist() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist")
-}
-
-fn tidegate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
-    command
 }
 
 fn said(output: &Output) -> String {
@@ -29,14 +22,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn the_example_configurations_are_sound() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut user = tidegate(&["user", "add", "me", "--password-stdin", "--password-file"])
-        .arg(folder.path().join("users"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("user runs");
-    user.stdin.take().expect("piped").write_all(b"secret\n").expect("it reads");
-    assert!(user.wait().expect("it ends").success());
+    add_user(&folder.path().join("users"), "me", "", "secret");
     let mut count = 0;
     for entry in std::fs::read_dir(dist().join("examples")).expect("examples").flatten() {
         let output = tidegate(&["check", "--data"]).arg(folder.path()).arg("-c").arg(entry.path()).output();
@@ -171,32 +157,13 @@ fn the_unit_is_sound() {
 
 /// What a broker with everything has to say.
 fn scraped() -> String {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut broker = tidegate(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--http", "127.0.0.1:0"])
-        .args(["--ssap", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
-        .arg(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the broker starts");
-    let mut banner = String::new();
-    BufReader::new(broker.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
-    let address = |door: &str| {
-        let word = banner.split_whitespace().skip_while(|word| *word != door).nth(1).expect(door);
-        word.trim_start_matches("http://").to_owned()
-    };
+    let broker = Launch::new().door("http").door("ssap").door("admin").start();
     // One request to the smart space, so that it has something to count.
     let ask = |door: &str, path: &str| {
-        let mut stream = TcpStream::connect(address(door)).expect("the door is open");
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("it is sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it is answered");
-        answer
+        exchange(broker.address(door), &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"))
     };
     assert!(ask("sparql", "/query?query=ASK%20%7B%7D").contains(" 200 "));
-    let metrics = ask("admin", "/metrics");
-    broker.kill().and_then(|()| broker.wait()).expect("it ends");
-    metrics
+    ask("admin", "/metrics")
 }
 
 /// Words that an expression groups by.

@@ -3,18 +3,13 @@
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{Read, Write};
+use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
-
-fn tidegate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
-    command
-}
+use tidegate_test_support::{Launch, tidegate};
 
 /// Both columns of a row of the table.
 fn row(text: &str, name: &str) -> [u64; 2] {
@@ -56,34 +51,6 @@ fn the_demonstration_of_enforced_rhythms_slows_the_flooder() {
     assert!(sent_off > 0 && passed_off > 0 && waiting_on + refused_on > 0 && passed_on < sent_on, "{text}");
 }
 
-/// A broker, ended with the test; its admin door, and its folder.
-struct Broker(Child, String, #[expect(dead_code, reason = "removed with it")] tempfile::TempDir);
-
-impl Broker {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut child = tidegate(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--http", "off", "--ssap", "off"])
-            .args(["--admin", "127.0.0.1:0", "--shards", "1", "--data"])
-            .arg(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the broker starts");
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
-        let mut words = banner.split_whitespace().skip_while(|word| *word != "admin");
-        let admin = words.nth(1).expect("an admin door").to_owned();
-        Self(child, admin, folder)
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Both ends of a terminal.
 fn terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
@@ -106,11 +73,11 @@ fn read_until(terminal: &mut File, seen: &mut String, words: &str) {
 
 #[test]
 fn top_draws_a_frame_and_gives_the_terminal_back() {
-    let broker = Broker::start();
+    let broker = Launch::new().door("admin").arguments(["--shards", "1"]).start();
     for end in ["q", "Ctrl-C"] {
         let (mut ours, theirs) = terminal();
         let copy = || Stdio::from(theirs.try_clone().expect("a copy"));
-        let mut top = tidegate(&["top", "--admin", &broker.1]);
+        let mut top = tidegate(&["top", "--admin", &broker.admin()]);
         let mut top = top.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("top runs");
         let mut seen = String::new();
         read_until(&mut ours, &mut seen, "\u{1b}[?1049h");

@@ -7,83 +7,36 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use tidegate_test_support::skip::{Remedy, skip};
+use tidegate_test_support::{Broker, Launch, PATIENCE, tidegate};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
     QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version,
     decode,
 };
 
-/// Nothing takes that long, unless it never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
-const SERVE: [&str; 11] =
-    ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", "off", "--log-level", "info"];
-
-/// A broker of its own process, with what it says; it ends with this.
-struct Broker {
-    child: Child,
-    stdin: ChildStdin,
-    address: SocketAddr,
-    log: PathBuf,
+/// How the broker is started on this folder, whose log lies beside it.
+fn launch(data: &Path) -> Launch {
+    Launch::at(data.parent().unwrap()).data(data)
 }
 
-impl Broker {
-    /// `command` runs the broker, whose first line says where it listens; what it complains about goes to `log`.
-    fn start(mut command: Command, log: &Path) -> Result<Self, String> {
-        let file = std::fs::File::create(log).unwrap();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-        let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        let address = banner.split_whitespace().find_map(|word| word.parse().ok());
-        let (log, stdin) = (log.to_owned(), child.stdin.take().unwrap());
-        let Some(address) = address else {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(std::fs::read_to_string(&log).unwrap());
-        };
-        Ok(Self { child, stdin, address, log })
-    }
-
-    fn on(data: &Path) -> Self {
-        Self::start(serve(data), &data.with_extension("log")).unwrap()
-    }
-
-    fn said(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
-    }
-
-    /// Waits until it says this.
-    fn await_line(&self, part: &str) -> String {
-        let begun = Instant::now();
-        loop {
-            if let Some(line) = self.said().lines().find(|line| line.contains(part)) {
-                return line.to_owned();
-            }
-            assert!(begun.elapsed() < PATIENCE, "{part:?} is not in {}", self.said());
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn on(data: &Path) -> Broker {
+    launch(data).start()
 }
 
 fn serve(data: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(SERVE).arg("--data").arg(data);
-    command
+    launch(data).command("serve")
+}
+
+fn address(broker: &Broker) -> SocketAddr {
+    broker.address("mqtt").parse().unwrap()
 }
 
 /// Tries to start it; what it says when it does not, which is one line.
@@ -170,9 +123,9 @@ impl Client {
 /// A store with a session and ten messages that wait for it, whose broker was killed.
 fn filled(folder: &Path) -> PathBuf {
     let data = folder.join("data");
-    let broker = Broker::on(&data);
-    Client::connect(broker.address, "reader").subscribe("t");
-    let mut sender = Client::connect(broker.address, "sender");
+    let broker = on(&data);
+    Client::connect(address(&broker), "reader").subscribe("t");
+    let mut sender = Client::connect(address(&broker), "sender");
     for number in 0..10 {
         assert_eq!(sender.publish(format!("message {number}").as_bytes()), ReasonCode::Success);
     }
@@ -198,11 +151,11 @@ fn f111_a_truncated_file_is_named_and_what_was_before_is_there() {
     let file = logs(&data).pop().unwrap();
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() - 5]).unwrap();
-    let broker = Broker::on(&data);
-    let line = broker.await_line("event=store_repaired");
+    let broker = on(&data);
+    let line = broker.await_log("event=store_repaired");
     // All of it was acknowledged: it is not called an end that was never written.
     assert!(line.contains(&name(&file)) && line.contains("missing; they had been synced"), "{line}");
-    let line = broker.await_line("event=store_opened");
+    let line = broker.await_log("event=store_opened");
     assert!(line.contains("sessions=2") && line.contains("messages=9"), "{line}");
 }
 
@@ -215,10 +168,10 @@ fn f112_flipped_bits_are_named_and_set_aside() {
     let at = bytes.windows(9).position(|window| window == b"message 4").unwrap();
     bytes[at] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
-    let broker = Broker::on(&data);
-    let line = broker.await_line("event=store_repaired");
+    let broker = on(&data);
+    let line = broker.await_log("event=store_repaired");
     assert!(line.contains(&name(&file)) && line.contains("damaged and set aside"), "{line}");
-    let line = broker.await_line("event=store_opened");
+    let line = broker.await_log("event=store_opened");
     assert!(line.contains("messages=9"), "{line}");
     drop(broker);
     let is_bad = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".bad");
@@ -246,17 +199,17 @@ fn f113_garbage_is_set_aside_by_name_and_the_broker_starts() {
     let data = filled(folder.path());
     let file = logs(&data).pop().unwrap();
     std::fs::write(&file, vec![0xa5; 5000]).unwrap();
-    let broker = Broker::on(&data);
-    let line = broker.await_line("event=store_repaired");
+    let broker = on(&data);
+    let line = broker.await_log("event=store_repaired");
     assert!(line.contains(&name(&file)) && line.contains("set aside"), "{line}");
-    assert!(broker.await_line("event=store_opened").contains("messages=0"));
+    assert!(broker.await_log("event=store_opened").contains("messages=0"));
 }
 
 #[test]
 fn f119_a_second_broker_is_told_who_has_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let broker = Broker::on(&data);
+    let broker = on(&data);
     let line = refused(&data);
     let who = format!("in use by process {}", broker.child.id());
     assert!(line.contains(&who) && line.contains(&*data.join("store").to_string_lossy()), "{line}");
@@ -274,8 +227,14 @@ fn apart(script: &str, data: &Path) -> Option<Command> {
         return None;
     }
     let mut command = Command::new(unshare[0]);
-    command.args(&unshare[1..]).args(["sh", "-c", script, "sh"]).arg(data).arg(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(SERVE).arg("--data").arg(data);
+    let serve = serve(data);
+    command
+        .args(&unshare[1..])
+        .args(["sh", "-c", script, "sh"])
+        .arg(data)
+        .arg(serve.get_program())
+        .args(serve.get_args());
+    command.stdin(Stdio::piped());
     Some(command)
 }
 
@@ -288,15 +247,15 @@ fn f114_a_full_disk_is_named_refuses_what_needs_it_and_recovers_by_itself() {
     let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && head -c 500000 /dev/zero > \"$1/ballast\" && exec 3<&0 && \
                   { (read line <&3; rm \"$1/ballast\") & } && shift && exec \"$@\" </dev/null";
     let Some(command) = apart(script, &data) else { return };
-    let mut broker = Broker::start(command, &folder.path().join("log")).unwrap();
-    Client::connect(broker.address, "reader").subscribe("t");
-    let mut sender = Client::connect(broker.address, "sender");
+    let mut broker = Broker::start(command, &folder.path().join("log"), None).unwrap();
+    Client::connect(address(&broker), "reader").subscribe("t");
+    let mut sender = Client::connect(address(&broker), "sender");
     let mut kept = 0;
     // What was taken before the disk was full waits for it, so the refusal is seen by somebody else.
     let large = vec![b'x'; 60_000];
     // They are there before: a new session needs the disk, too.
     let others: Vec<Client> =
-        (0..20).map(|number| Client::connect(broker.address, &format!("sender{number}"))).collect();
+        (0..20).map(|number| Client::connect(address(&broker), &format!("sender{number}"))).collect();
     let mut others = others.into_iter();
     let refusal = loop {
         let mut other = others.next().expect("the disk is never full");
@@ -315,12 +274,12 @@ fn f114_a_full_disk_is_named_refuses_what_needs_it_and_recovers_by_itself() {
     };
     assert!(kept > 0);
     assert!(String::from_utf8_lossy(&refusal).contains("store is full"), "{refusal:?}");
-    let line = broker.await_line("event=store_full");
+    let line = broker.await_log("event=store_full");
     assert!(line.contains("are free") && line.contains(&*data.join("store").to_string_lossy()), "{line}");
-    broker.stdin.write_all(b"go on\n").unwrap();
-    broker.await_line("event=store_recovered");
+    broker.child.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+    broker.await_log("event=store_recovered");
     assert_eq!(sender.publish(b"after"), ReasonCode::Success);
-    let said = broker.said();
+    let said = broker.log();
     let times = |event: &str| said.lines().filter(|line| line.contains(event)).count();
     assert!(times("event=store_full") == 1 && times("event=store_error") <= 1, "once for each trouble: {said}");
 }
@@ -346,9 +305,9 @@ fn f114_a_disk_filled_by_the_log_itself_heals_when_everything_was_taken() {
     std::fs::create_dir(&data).unwrap();
     let script = "mount -t tmpfs -o size=12m tmpfs \"$1\" && shift && exec \"$@\" </dev/null";
     let Some(command) = apart(script, &data) else { return };
-    let broker = Broker::start(command, &folder.path().join("log")).unwrap();
-    Client::connect(broker.address, "reader").subscribe("t");
-    let mut sender = Client::connect(broker.address, "sender");
+    let broker = Broker::start(command, &folder.path().join("log"), None).unwrap();
+    Client::connect(address(&broker), "reader").subscribe("t");
+    let mut sender = Client::connect(address(&broker), "sender");
     let (mut kept, large) = (0, vec![b'x'; 20_000]);
     // More would not fit: it is refused, and not left waiting for a disk that nobody empties.
     while sender.publish(&large) == ReasonCode::Success {
@@ -356,10 +315,10 @@ fn f114_a_disk_filled_by_the_log_itself_heals_when_everything_was_taken() {
         assert!(kept < 600, "the disk is never full");
     }
     assert!(kept > 100, "{kept}");
-    broker.await_line("event=store_full");
-    let mut reader = Client::connect(broker.address, "reader");
+    broker.await_log("event=store_full");
+    let mut reader = Client::connect(address(&broker), "reader");
     take(&mut reader, kept);
-    broker.await_line("event=store_recovered");
+    broker.await_log("event=store_recovered");
     assert_eq!(sender.publish(b"after"), ReasonCode::Success);
     take(&mut reader, 1);
 }
@@ -370,24 +329,24 @@ fn f113_the_newest_file_missing_is_named_and_strict_refuses() {
     let data = filled(folder.path());
     let file = logs(&data).pop().unwrap();
     std::fs::remove_file(&file).unwrap();
-    let check = Command::new(env!("CARGO_BIN_EXE_tidegate")).args(["store", "check"]).arg(&data).output().unwrap();
+    let check = tidegate(&["store", "check"]).arg(&data).output().unwrap();
     let said = String::from_utf8_lossy(&check.stdout).into_owned();
     assert!(check.status.code() == Some(1) && said.contains(&name(&file)), "{said}");
     let Output { status, stderr, .. } =
         serve(&data).args(["--set", "store.strict=true"]).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&stderr).into_owned();
     assert!(status.code() == Some(1) && said.contains(&name(&file)) && said.contains("strict"), "{said}");
-    let broker = Broker::on(&data);
-    let line = broker.await_line("event=store_repaired");
+    let broker = on(&data);
+    let line = broker.await_log("event=store_repaired");
     assert!(line.contains(&name(&file)) && line.contains("missing"), "{line}");
-    assert!(broker.await_line("event=store_opened").contains("missing=1"));
+    assert!(broker.await_log("event=store_opened").contains("missing=1"));
 }
 
 #[test]
 fn f119_a_lock_removed_by_hand_does_not_let_a_second_broker_in() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let _broker = Broker::on(&data);
+    let _broker = on(&data);
     std::fs::remove_file(data.join("store/LOCK")).unwrap();
     assert!(refused(&data).contains("in use by another process"));
 }
@@ -412,7 +371,7 @@ fn f117_a_read_only_disk_is_named_and_nobody_starts() {
     std::fs::create_dir(&data).unwrap();
     let script = "mount -t tmpfs -o size=1m,ro tmpfs \"$1\" && shift && exec \"$@\" </dev/null";
     let Some(command) = apart(script, &data) else { return };
-    let said = Broker::start(command, &folder.path().join("log")).map(drop).unwrap_err();
+    let said = Broker::start(command, &folder.path().join("log"), None).map(drop).unwrap_err();
     let said = one_line(&said);
     assert!(said.contains(&*data.to_string_lossy()) && said.contains("Read-only file system"), "{said}");
 }

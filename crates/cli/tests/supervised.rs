@@ -2,56 +2,27 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use tidegate_test_support::{Broker, Launch};
 
 /// Nothing here takes that long, unless it never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Supervised {
-    child: Child,
+    broker: Broker,
     socket: UnixDatagram,
-    log: BufReader<std::process::ChildStderr>,
-    _folder: tempfile::TempDir,
 }
 
 impl Supervised {
     fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("notify");
+        let launch = Launch::new();
+        let path = launch.folder().join("notify");
         let socket = UnixDatagram::bind(&path).expect("a socket");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-            .args([
-                "serve",
-                "--mqtt",
-                "127.0.0.1:0",
-                "--ws",
-                "off",
-                "--http",
-                "off",
-                "--ssap",
-                "off",
-                "--admin",
-                "off",
-                "--shards",
-                "2",
-                "-c",
-                "/dev/null",
-                "--data",
-            ])
-            .arg(folder.path().join("data"))
-            .env("NOTIFY_SOCKET", &path)
-            .env("WATCHDOG_USEC", "100000")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the broker starts");
-        let log = BufReader::new(child.stderr.take().expect("piped"));
-        Self { child, socket, log, _folder: folder }
+        let launch = launch.environment("NOTIFY_SOCKET", path).environment("WATCHDOG_USEC", "100000");
+        Self { broker: launch.arguments(["--shards", "2"]).start(), socket }
     }
 
     /// The next message that begins so; others may come between.
@@ -66,58 +37,54 @@ impl Supervised {
         }
     }
 
-    fn signal(&self, signal: &str) {
-        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill runs");
-        assert!(status.success());
-    }
-
-    /// The next line of the log with these words.
-    fn read_log(&mut self, words: &str) -> String {
+    /// Waits for so many lines of the log with these words; the last.
+    fn await_logged(&self, words: &str, times: usize) -> String {
+        let end = std::time::Instant::now() + PATIENCE;
         loop {
-            let mut line = String::new();
-            assert!(self.log.read_line(&mut line).expect("the log is text") > 0, "{words:?} was not logged");
-            if line.contains(words) {
-                return line;
+            let log = self.broker.log();
+            if let Some(line) = log.lines().filter(|line| line.contains(words)).nth(times - 1) {
+                return line.to_owned();
             }
+            assert!(std::time::Instant::now() < end, "{words:?} is not {times} times in:\n{log}");
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
 
-impl Drop for Supervised {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// Ends by a signal and with success.
+    fn ends_well(&mut self) {
+        assert_eq!(self.broker.child.wait().expect("it ends").code(), Some(0));
     }
 }
 
 #[test]
 fn every_step_is_told() {
-    let mut broker = Supervised::start();
-    assert_eq!(broker.hear("READY=1"), format!("READY=1\nMAINPID={}", broker.child.id()));
+    let mut supervised = Supervised::start();
+    let ready = format!("READY=1\nMAINPID={}", supervised.broker.child.id());
+    assert_eq!(supervised.hear("READY=1"), ready);
     for _ in 0..3 {
-        broker.hear("WATCHDOG=1");
+        supervised.hear("WATCHDOG=1");
     }
-    broker.signal("-HUP");
-    broker.hear("RELOADING=1\nMONOTONIC_USEC=");
-    broker.hear("READY=1");
-    broker.signal("-TERM");
-    broker.hear("STOPPING=1");
-    assert_eq!(broker.child.wait().expect("it ends").code(), Some(0));
+    supervised.broker.signal("-HUP");
+    supervised.hear("RELOADING=1\nMONOTONIC_USEC=");
+    supervised.hear("READY=1");
+    supervised.broker.signal("-TERM");
+    supervised.hear("STOPPING=1");
+    supervised.ends_well();
 }
 
 #[test]
 fn signals_do_what_the_help_says() {
-    let mut broker = Supervised::start();
-    broker.hear("READY=1");
-    broker.signal("-USR1");
-    assert!(broker.read_log("event=counters").contains("connections=0"));
-    broker.signal("-USR2");
-    assert!(broker.read_log("event=log_level").contains("level=debug"));
-    broker.signal("-USR2");
-    assert!(broker.read_log("event=log_level").contains("level=info"));
-    broker.signal("-HUP");
-    assert!(broker.read_log("event=reloaded").contains("changed="));
-    broker.signal("-INT");
-    broker.read_log("event=stopped");
-    assert_eq!(broker.child.wait().expect("it ends").code(), Some(0));
+    let mut supervised = Supervised::start();
+    supervised.hear("READY=1");
+    supervised.broker.signal("-USR1");
+    assert!(supervised.await_logged("event=counters", 1).contains("connections=0"));
+    supervised.broker.signal("-USR2");
+    assert!(supervised.await_logged("event=log_level", 1).contains("level=debug"));
+    supervised.broker.signal("-USR2");
+    assert!(supervised.await_logged("event=log_level", 2).contains("level=info"));
+    supervised.broker.signal("-HUP");
+    assert!(supervised.await_logged("event=reloaded", 1).contains("changed="));
+    supervised.broker.signal("-INT");
+    supervised.await_logged("event=stopped", 1);
+    supervised.ends_well();
 }

@@ -4,29 +4,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
 
 use serde_json::Value;
-
-fn tidegate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
-    command
-}
-
-/// Ended with the test.
-struct Broker(Child);
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.0.kill().and_then(|()| self.0.wait());
-    }
-}
-
-/// Nothing takes so long, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+use tidegate_test_support::{Launch, PATIENCE};
 
 /// A collector's address, and who comes to it: a listener alone would wait for ever.
 fn collector() -> (String, Receiver<TcpStream>) {
@@ -71,21 +52,9 @@ fn points(body: &Value, name: &str, kind: &str) -> Vec<Value> {
 #[test]
 fn a_collector_hears_what_happened_although_it_failed_at_first() {
     let (address, collector) = collector();
-    let folder = tempfile::tempdir().expect("a folder");
     let url = format!("telemetry.otlp=http://{address}");
     // Without the operator's door: the two have nothing to do with each other.
-    let mut child = tidegate(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--http", "off", "--ssap", "off"])
-        .args(["--admin", "off", "--set", &url, "--set", "telemetry.otlp_interval=1s", "--data"])
-        .arg(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the broker starts");
-    let mut banner = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
-    let _broker = Broker(child);
-    let mqtt = banner.split_whitespace().skip_while(|word| *word != "mqtt").nth(1).expect("an address");
-    let port = mqtt.rsplit(':').next().expect("a port");
+    let broker = Launch::new().arguments(["--set", &url, "--set", "telemetry.otlp_interval=1s"]).start();
 
     let (first, body) = hear(&collector, "503 Service Unavailable");
     assert_eq!(first, "POST /v1/metrics HTTP/1.1");
@@ -95,8 +64,7 @@ fn a_collector_hears_what_happened_although_it_failed_at_first() {
     assert_eq!(received[0]["asInt"], "0");
     let started = received[0]["startTimeUnixNano"].clone();
 
-    let published = tidegate(&["pub", "-p", port, "-q", "1", "-t", "a", "-m", "hello"]).status().expect("pub runs");
-    assert!(published.success());
+    broker.send(&["-q", "1", "-t", "a", "-m", "hello"]);
     // Counters are shown a tenth of a second later: the collector may come before.
     let told = (0..20).map(|_| hear(&collector, "200 OK").1);
     let mut told = told.skip_while(|body| points(body, "tidegate_messages_received", "sum")[0]["asInt"] == "0");

@@ -3,24 +3,16 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-mod programs;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-fn tidegate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
-    command
-}
+use tidegate_test_support::{Broker, Launch, ensure, tidegate};
 
 fn lab_replay() -> Command {
-    programs::ensure("tidegate-lab");
+    ensure("tidegate-lab");
     tidegate(&["lab", "replay"])
 }
 
@@ -34,40 +26,10 @@ impl Drop for Ends {
     }
 }
 
-struct Broker {
-    _process: Ends,
-    mqtt: String,
-    admin: String,
-}
-
-impl Broker {
-    fn start(folder: &Path) -> Self {
-        std::fs::write(folder.join("tidegate.toml"), "[backoff]\nenforce = \"always\"\n").expect("a configuration");
-        let mut child = tidegate(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--http", "off", "--ssap", "off"])
-            .args(["--admin", "127.0.0.1:0", "--shards", "1", "-c"])
-            .arg(folder.join("tidegate.toml"))
-            .arg("--data")
-            .arg(folder.join("data"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the broker starts");
-        let mut banner = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
-        let word = |door: &str| {
-            let mut words = banner.split_whitespace().skip_while(|word| *word != door);
-            words.nth(1).unwrap_or_else(|| panic!("no {door} in {banner:?}")).to_owned()
-        };
-        let (mqtt, admin) = (word("mqtt"), word("admin"));
-        let mqtt = mqtt.rsplit("//").next().unwrap_or_default().to_owned();
-        Self { _process: Ends(child), mqtt, admin }
-    }
-
-    fn ledger(&self) -> Value {
-        let output = tidegate(&["drops", "--json", "--admin", &self.admin]).output().expect("drops runs");
-        let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        answer["ledger"]["in"].clone()
-    }
+fn ledger(broker: &Broker) -> Value {
+    let output = tidegate(&["drops", "--json", "--admin", &broker.admin()]).output().expect("drops runs");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    answer["ledger"]["in"].clone()
 }
 
 /// A device that speaks MQTT 5: connects, publishes at QoS 1, and reads what it is told without a thought.
@@ -78,7 +40,7 @@ struct Device {
 
 impl Device {
     fn connect(broker: &Broker, name: &str) -> Self {
-        let mut stream = TcpStream::connect(&broker.mqtt).expect("the broker listens");
+        let mut stream = TcpStream::connect(broker.address("mqtt")).expect("the broker listens");
         let head = [0x10, 13 + name.len() as u8, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0, 0, name.len() as u8];
         stream.write_all(&[&head[..], name.as_bytes()].concat()).expect("sent");
         let mut connack = [0; 4];
@@ -103,10 +65,11 @@ fn output_of(command: &mut Command) -> Output {
 
 #[test]
 fn the_broker_in_virtual_time_does_what_the_real_one_did() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let broker = Broker::start(folder.path());
-    let file = folder.path().join("trace.csv");
-    let mut recorder = tidegate(&["trace", "record", "--for", "8s", "--admin", &broker.admin, "--out"])
+    let config = "[backoff]\nenforce = \"always\"\n";
+    let broker = Launch::new().door("admin").config(config).arguments(["--shards", "1"]).start();
+    let folder = broker.folder();
+    let file = folder.join("trace.csv");
+    let mut recorder = tidegate(&["trace", "record", "--for", "8s", "--admin", &broker.admin(), "--out"])
         .arg(&file)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -117,8 +80,7 @@ fn the_broker_in_virtual_time_does_what_the_real_one_did() {
     BufReader::new(recorder.0.stderr.take().expect("piped")).read_line(&mut line).expect("it speaks");
     assert!(line.starts_with("recording"), "{line}");
     // A second recording is refused, and says why.
-    let second =
-        output_of(tidegate(&["trace", "record", "--admin", &broker.admin, "--out"]).arg(folder.path().join("2")));
+    let second = output_of(tidegate(&["trace", "record", "--admin", &broker.admin(), "--out"]).arg(folder.join("2")));
     assert!(!second.status.success());
     assert!(String::from_utf8_lossy(&second.stderr).contains("a recording is under way"));
 
@@ -145,19 +107,19 @@ fn the_broker_in_virtual_time_does_what_the_real_one_did() {
     assert!(recorded > sent / 2 && recorded <= sent, "{recorded} of {sent}");
 
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut ledger = broker.ledger();
-    while ledger["held"] != 0 && Instant::now() < deadline {
+    let mut entries = ledger(&broker);
+    while entries["held"] != 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(100));
-        ledger = broker.ledger();
+        entries = ledger(&broker);
     }
-    let passed = ledger["passed"].as_u64().expect("a number") as f64 / ledger["received"].as_f64().expect("a number");
-    assert!(passed < 0.9, "the flooder was slowed: {ledger}");
+    let passed = entries["passed"].as_u64().expect("a number") as f64 / entries["received"].as_f64().expect("a number");
+    assert!(passed < 0.9, "the flooder was slowed: {entries}");
 
     let replayed = output_of(
-        lab_replay().arg(&file).args(["--set", "broker.enforce_always=true", "--out"]).arg(folder.path().join("lab")),
+        lab_replay().arg(&file).args(["--set", "broker.enforce_always=true", "--out"]).arg(folder.join("lab")),
     );
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
-    let summary = std::fs::read_to_string(folder.path().join("lab/summary.json")).expect("a summary");
+    let summary = std::fs::read_to_string(folder.join("lab/summary.json")).expect("a summary");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
     let shares: Vec<f64> = summary["cases"]
         .as_array()
@@ -171,7 +133,7 @@ fn the_broker_in_virtual_time_does_what_the_real_one_did() {
         .collect();
     // As shipped nobody is slowed on an idle broker; as set, what the real one did: within a tenth.
     assert!((shares[0] - 1.0).abs() < 1e-9, "{shares:?}");
-    assert!((shares[1] - passed).abs() < 0.1 * passed, "{shares:?} against {passed}: {ledger}");
+    assert!((shares[1] - passed).abs() < 0.1 * passed, "{shares:?} against {passed}: {entries}");
 }
 
 #[test]

@@ -1,4 +1,16 @@
 //! What the tests of all crates share. Only tests depend on this crate, and it depends on no other of the workspace: it
-//! knows the program from outside, as a user does.
+//! knows the program from outside, as a user does. A step that cannot be done has failed the test, so everything here
+//! panics with the reason.
 
+#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a step that cannot be done has failed the test")]
+
+mod broker;
+mod http;
+mod launch;
+mod program;
 pub mod skip;
+
+pub use broker::{Broker, Client, PATIENCE};
+pub use http::{body, code, exchange};
+pub use launch::{Launch, add_user};
+pub use program::{ensure, path, text, tidegate};

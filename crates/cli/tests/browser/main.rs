@@ -4,13 +4,11 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-#[allow(dead_code, reason = "shared with the tests without a browser")]
-mod broker;
 mod driver;
 
-use broker::Broker;
 use driver::Browser;
 use serde_json::json;
+use tidegate_test_support::Launch;
 
 /// Name in the address, title, and something that is there once the page has asked the broker.
 const PAGES: &[(&str, &str, &str)] = &[
@@ -24,16 +22,26 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("demo", "Demo", "not started"),
 ];
 
+/// The operator's door and the smart space.
+fn launch() -> Launch {
+    Launch::new().door("http").door("admin").config("")
+}
+
+/// A subscriber that stays.
+const READER: [&str; 4] = ["-t", "t/#", "-V", "5"];
+/// A message that stays.
+const RETAINED: [&str; 5] = ["-i", "writer", "-q", "1", "-r"];
+
 const HOSTILE: &str = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>";
 
 #[test]
 fn every_page_loads_in_light_and_dark_and_on_a_telephone_without_errors() {
     let Some(browser) = Browser::open() else { return };
-    let broker = Broker::start(&[]);
-    let _reader = broker.subscriber("reader-1");
-    broker.publish("t/kitchen/temperature", "21.5");
+    let broker = launch().start();
+    let _reader = broker.subscriber(&[&["-i", "reader-1"], &READER[..]].concat());
+    broker.send(&[&RETAINED[..], &["-t", "t/kitchen/temperature", "-m", "21.5"]].concat());
     broker.update("INSERT DATA { <urn:room> <urn:temperature> 21.5 }");
-    browser.go(&broker.admin);
+    browser.go(&broker.admin());
     browser.until("document.querySelector('#link').textContent === 'live'");
     for (look, width) in [("light", 1280), ("dark", 1280), ("phone", 360)] {
         browser.size(width, 900);
@@ -61,12 +69,13 @@ fn every_page_loads_in_light_and_dark_and_on_a_telephone_without_errors() {
 #[test]
 fn f089_hostile_names_payloads_and_literals_are_text() {
     let Some(browser) = Browser::open() else { return };
-    let broker = Broker::start(&[]);
-    let _hostile = broker.subscriber(HOSTILE);
-    broker.publish(&format!("t/{}", HOSTILE.replace(['/', '+', '#'], "_")), HOSTILE);
+    let broker = launch().start();
+    let _hostile = broker.subscriber(&[&["-i", HOSTILE], &READER[..]].concat());
+    let topic = format!("t/{}", HOSTILE.replace(['/', '+', '#'], "_"));
+    broker.send(&[&RETAINED[..], &["-t", &topic, "-m", HOSTILE]].concat());
     let literal = HOSTILE.replace('"', "\\\"");
     broker.update(&format!("INSERT DATA {{ <urn:a> <urn:b> \"{literal}\" }}"));
-    browser.go(&broker.admin);
+    browser.go(&broker.admin());
     let safe = |place: &str| {
         let script = "return document.querySelectorAll('img[src=x], main script').length";
         assert_eq!(browser.run(script, &json!([])), 0, "{place}");
@@ -106,9 +115,9 @@ fn f089_hostile_names_payloads_and_literals_are_text() {
 #[test]
 fn a_query_returns_rows_and_a_wrong_one_says_what_is_wrong() {
     let Some(browser) = Browser::open() else { return };
-    let broker = Broker::start(&[]);
+    let broker = launch().start();
     broker.update("INSERT DATA { <urn:s> <urn:p> 1, 2, 3 }");
-    browser.go(&format!("{}/#/space", broker.admin));
+    browser.go(&format!("{}/#/space", broker.admin()));
     browser.fill("#query", "SELECT ?o { <urn:s> <urn:p> ?o } ORDER BY ?o");
     browser.click("button.main");
     browser.until("document.querySelectorAll('#rows tbody tr').length === 3");
@@ -120,8 +129,8 @@ fn a_query_returns_rows_and_a_wrong_one_says_what_is_wrong() {
 #[test]
 fn the_demonstration_shows_the_flooder_throttled() {
     let Some(browser) = Browser::open() else { return };
-    let broker = Broker::start(&[]);
-    browser.go(&format!("{}/#/demo", broker.admin));
+    let broker = launch().start();
+    browser.go(&format!("{}/#/demo", broker.admin()));
     browser.click("#start");
     browser.until("/slowed|backed-off|paused/.test(document.querySelector('#demo-state').textContent)");
     browser.until("document.querySelector('pre').textContent.includes('times its usual')");
@@ -132,8 +141,8 @@ fn the_demonstration_shows_the_flooder_throttled() {
 #[test]
 fn f086_login_holds_and_so_does_the_token() {
     let Some(browser) = Browser::open() else { return };
-    let broker = Broker::start(&[("ann", "admin"), ("vera", "viewer")]);
-    browser.go(&broker.admin);
+    let broker = launch().user("ann", "admin").user("vera", "viewer").start();
+    browser.go(&broker.admin());
     browser.until("document.querySelector('input[name=password]')");
     browser.picture("login");
     let status = "fetch('api/v1/status').then((answer) => answer.status)";

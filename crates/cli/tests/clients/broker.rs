@@ -1,10 +1,10 @@
 //! A broker on free ports with its doors open, ended with the test.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tidegate_test_support::Launch;
 
 /// The name that the certificate is for.
 pub(crate) const HOST: &str = "localhost";
@@ -24,8 +24,7 @@ pub(crate) struct Ports {
 
 /// A running broker.
 pub(crate) struct Broker {
-    child: Child,
-    folder: tempfile::TempDir,
+    process: tidegate_test_support::Broker,
     pub(crate) ports: Ports,
 }
 
@@ -42,43 +41,32 @@ impl Broker {
 
     /// The same, with these files beside it.
     pub(crate) fn start_with_files(config: &str, files: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name);
-        let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("written");
-        write("tidegate.toml", config);
+        let mut launch = Launch::new().config(config);
         for (name, text) in files {
-            write(name, text);
+            launch = launch.file(name, text);
         }
         let (ca, cert, key) = certificates();
-        write("ca.pem", &ca);
-        write("cert.pem", &cert);
-        write("key.pem", &key);
-        let log = std::fs::File::create(path("log")).expect("a log");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        command.args(["serve", "--shards", "2", "--admin", "off", "--ssap", "off"]);
-        for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--sepa-http", "--sepa-ws"] {
-            command.args([door, "127.0.0.1:0"]);
+        launch = launch.file("ca.pem", &ca).file("cert.pem", &cert).file("key.pem", &key);
+        for door in ["mqtts", "ws", "wss", "http", "sepa-http", "sepa-ws"] {
+            launch = launch.door(door);
         }
-        for (flag, name) in [("-c", "tidegate.toml"), ("--data", "data"), ("--cert", "cert.pem"), ("--key", "key.pem")]
-        {
-            command.arg(flag).arg(path(name));
-        }
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("the broker starts");
-        let output = child.stdout.take().expect("piped");
-        let mut broker = Self { child, folder, ports: Ports::default() };
-        let mut banner = String::new();
-        BufReader::new(output).read_line(&mut banner).expect("the broker speaks");
-        let port = |door| port_of(door, &banner);
+        let (cert, key) = (launch.folder().join("cert.pem"), launch.folder().join("key.pem"));
+        let process = launch
+            .arguments(["--shards", "2", "--cert"])
+            .arguments([cert])
+            .arguments(["--key"])
+            .arguments([key])
+            .start();
+        let port = |door| process.port(door);
         let (mqtt, mqtts, ws, wss) = (port("mqtt"), port("mqtts"), port("ws"), port("wss"));
         let (sepa_http, sepa_ws) = (port("sepa-http"), port("sepa-ws"));
-        broker.ports = Ports { mqtt, mqtts, ws, wss, http: port("sparql"), sepa_http, sepa_ws };
-        broker
+        let ports = Ports { mqtt, mqtts, ws, wss, http: port("sparql"), sepa_http, sepa_ws };
+        Self { process, ports }
     }
 
     /// The certificate to trust.
     pub(crate) fn ca_file(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
+        self.process.folder().join("ca.pem")
     }
 
     /// Tells a program that is not ours where to find the broker.
@@ -91,24 +79,6 @@ impl Broker {
         }
         command.env("BROKER_HOST", HOST).env("BROKER_CA", self.ca_file());
     }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-            eprintln!("the broker's log:\n{log}");
-        }
-    }
-}
-
-/// The port of a door, from the line that the broker prints: `mqtt 127.0.0.1:1883  ws://127.0.0.1:8083/mqtt`.
-fn port_of(door: &str, banner: &str) -> u16 {
-    let address = banner.split("  ").find_map(|part| part.strip_prefix(door)?.strip_prefix([' ', ':']));
-    let port = address.and_then(|address| address.rsplit(':').next()).and_then(|port| port.split(['/', ' ']).next());
-    port.and_then(|port| port.trim().parse().ok()).unwrap_or_else(|| panic!("no {door} in {banner:?}"))
 }
 
 /// An authority, a certificate that it signed, and that one's key: OpenSSL, rustls and Node.js all accept these.

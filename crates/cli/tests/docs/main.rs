@@ -10,8 +10,6 @@
 
 mod generated;
 mod page;
-#[path = "../programs/mod.rs"]
-mod programs;
 mod refer;
 mod run;
 

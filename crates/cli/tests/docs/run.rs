@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tidegate_test_support::ensure;
 use tidegate_test_support::skip::{Remedy, skip};
 
 use crate::page::{Block, Page, names_of, root};
-use crate::programs;
 
 /// A block that takes longer hangs.
 const BLOCK_TIMEOUT: Duration = Duration::from_secs(180);
@@ -51,8 +51,8 @@ struct State {
 
 impl State {
     fn new() -> Self {
-        programs::ensure("tidegate-lab");
-        programs::ensure("tidegate-bench");
+        ensure("tidegate-lab");
+        ensure("tidegate-bench");
         let folder = || tempfile::tempdir().expect("a folder");
         let state = Self { run: folder(), work: folder() };
         for name in ["examples", "dist"] {
