@@ -166,12 +166,13 @@ fn f092_the_deepest_accepted_queries_fit_a_small_stack() {
             format!("SELECT * {{ {} {{}} }}", "{} UNION ".repeat(chain / 2 - 2)),
             format!("SELECT * {{ ?s ?p ?o {} }}", "OPTIONAL { ?s ?p ?o } ".repeat(chain / 2 - 2)),
             format!("SELECT * {{ ?s ?p ?o FILTER({} 1) }}", "1 + ".repeat(chain - 4)),
-            format!("SELECT * {{ ?s ?p ?o FILTER({} true) }}", "!".repeat(chain - 4)),
+            // Each of these is read again by the one around it: few are refused as too many (`Limit::Reads`).
+            format!("SELECT * {{ ?s ?p ?o FILTER({}) }}", nested("!(", "true", ")", 12)),
             format!("ASK {{ ?s {}<e:p> ?o }}", "<e:p>/".repeat(chain - 4)),
             format!("ASK {{ ?s {}<e:p> ?o }}", "<e:p>|".repeat(chain - 4)),
         ] {
             let outcome = answer(&space, &text, &limits);
-            assert!(matches!(outcome, Ok(_) | Err(GraphError::Syntax(_))), "{outcome:?} {text}");
+            assert!(outcome.is_ok(), "{outcome:?} {text}");
         }
     });
     worker.unwrap().join().unwrap();

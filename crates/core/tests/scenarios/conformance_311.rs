@@ -28,6 +28,17 @@ fn a_second_connect_of_3_1_1_ends_the_connection() {
 }
 
 #[test]
+fn a_publish_of_3_1_1_with_qos_3_ends_the_connection_and_reaches_nobody() {
+    let mut net = Net::new(1);
+    let reader = net.v5("reader");
+    net.subscribe(reader, "a", 0);
+    let client = net.connect("c", &v311());
+    net.send_bytes(client, b"\x36\x05\x00\x01a\x00\x01");
+    assert!(ended_silently(&mut net, client));
+    assert!(net.payloads(reader).is_empty());
+}
+
+#[test]
 fn a_packet_of_3_1_1_without_filters_ends_the_connection() {
     let mut net = Net::new(1);
     for bytes in [b"\x82\x02\x00\x01", b"\xa2\x02\x00\x01"] {

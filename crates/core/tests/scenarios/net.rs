@@ -46,6 +46,8 @@ pub(crate) struct Net {
     /// Messages that were said to be on their way to other shards, and to be there.
     pub(crate) routings: usize,
     pub(crate) routed: usize,
+    /// Bytes that went from shard to shard.
+    pub(crate) crossed: usize,
     /// The last turn of each shard that was told.
     told: Vec<u64>,
     pub(crate) shelf: Shelf,
@@ -77,6 +79,7 @@ impl Net {
             changes: 0,
             routings: 0,
             routed: 0,
+            crossed: 0,
             told: vec![0; shards.len()],
             shelf: Shelf::default(),
             shards,
@@ -444,6 +447,7 @@ impl Net {
             }
             while let Some(batch) = self.shards[from].poll_batch(to) {
                 moved = true;
+                self.crossed += batch.size();
                 self.shards[to].handle_batch(&batch, self.now);
             }
         }

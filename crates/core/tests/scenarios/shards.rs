@@ -20,12 +20,14 @@ fn messages_cross_once_per_shard_and_in_order() {
     for receiver in &receivers {
         net.subscribe(*receiver, "t/+", 1);
     }
+    net.crossed = 0;
     for n in 1..=3 {
-        net.publish(sender, "t/x", &n.to_string(), 1, false, n);
+        net.publish(sender, "t/x", &n.to_string().repeat(1000), 1, false, n);
     }
     for receiver in &receivers {
-        assert_eq!(net.payloads(*receiver), ["1", "2", "3"]);
+        assert_eq!(net.payloads(*receiver), ["1", "2", "3"].map(|n| n.repeat(1000)));
     }
+    assert!((3000..4000).contains(&net.crossed), "each once for its three receivers there: {} bytes", net.crossed);
     let success = ReasonCode::Success;
     let acks: Vec<_> = (1..=3).map(|id| Got::Ack { kind: AckKind::PubAck, id, reason: success }).collect();
     assert_eq!(net.receive(sender), acks);
