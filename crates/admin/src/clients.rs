@@ -13,7 +13,7 @@ use tidegate_core::report::{ClientDetail, ClientReport};
 use crate::ask::{ask, walk};
 use crate::audit::about;
 use crate::limits::{ROWS_MAX, ROWS_USUAL};
-use crate::problem::{Answered, Problem, json_of};
+use crate::problem::{Answered, Problem, json_of, no_client};
 use crate::state::AdminState;
 use crate::view;
 
@@ -203,7 +203,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         return Ok(json_of(&view::detail(&state, &detail)));
     }
     let closed = last_closed(&state, &client_id).await?;
-    closed.map(|closed| json_of(&view::closed(&state, &closed))).ok_or_else(|| Problem::no_client(&client_id))
+    closed.map(|closed| json_of(&view::closed(&state, &closed))).ok_or_else(|| no_client(&client_id))
 }
 
 pub(crate) async fn kick(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {

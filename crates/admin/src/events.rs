@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
@@ -45,7 +46,8 @@ impl hyper::body::Body for Feed {
 pub(crate) async fn listen(State(state): State<Arc<AdminState>>, place: Option<Extension<Place>>) -> Answered {
     let seat = Arc::clone(&state.listeners).try_acquire_owned().map_err(|_| {
         let most = crate::limits::LISTENERS_MAX;
-        Problem::busy(format!("{most} pages are listening already, and there are no more places")).after(30)
+        Problem::busy(format!("{most} pages are listening already, and there are no more places"))
+            .after(Duration::from_secs(30))
     })?;
     if let Some(Extension(place)) = place {
         place.give_back();

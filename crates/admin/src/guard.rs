@@ -7,7 +7,6 @@
 //! - *User.* With users: a session (`session`) or HTTP Basic (`password`), and a role.
 //! - *Token.* What changes something and comes from a browser carries a token that only a page of ours can have read.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,6 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tidegate_http::{host, is_page_of, is_this_machine, peer};
 use tokio::time::timeout;
 
 use crate::audit::{AuditedChange, Concerns};
@@ -26,10 +26,6 @@ use crate::process_control::Role;
 use crate::seats::Phase;
 use crate::state::AdminState;
 use crate::{page, password, session};
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// Whose request it is.
 #[derive(Clone, Debug)]
@@ -51,7 +47,7 @@ pub(crate) async fn guard(
     let (mut parts, body) = request.into_parts();
     let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
     let is_page = parts.headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate");
-    let (mut who, from) = (None, from(&parts));
+    let (mut who, from) = (None, peer(&parts));
     let place = parts.extensions.get::<Place>().cloned();
     let turn = |phase| place.as_ref().is_none_or(|place| place.turn(phase));
     turn(Phase::Asking);
@@ -114,8 +110,8 @@ fn is_read_only(path: &str) -> bool {
 async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Problem> {
     let (method, path, headers) = (&request.method, request.uri.path(), &request.headers);
     let keeper = state.process.keeper();
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    if keeper.is_none() && !host.is_some_and(is_here) {
+    let host = host(headers);
+    if keeper.is_none() && !host.is_some_and(is_this_machine) {
         let detail = "this door answers to addresses and to localhost only, because there are no users";
         return Err(Problem::new(StatusCode::FORBIDDEN, "host-not-allowed", detail));
     }
@@ -140,7 +136,7 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Probl
         }
         session.user
     } else {
-        password::by_header(state, &keeper, headers, from(request)).await?
+        password::by_header(state, &keeper, headers, peer(request)).await?
     };
     let role = keeper.roles.role(&user).ok_or_else(no_role)?;
     let needed = needed(method, path);
@@ -154,11 +150,6 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Probl
 pub(crate) fn no_role() -> Problem {
     let detail = "this user has none of the roles viewer, operator and admin";
     Problem::new(StatusCode::FORBIDDEN, "no-role", detail)
-}
-
-/// Set by whoever accepted the connection.
-pub(crate) fn from(request: &Parts) -> IpAddr {
-    request.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip)
 }
 
 /// Browsers say where a request comes from, one way or another; command lines do not.
@@ -187,41 +178,14 @@ pub(crate) fn needed(method: &Method, path: &str) -> Role {
     }
 }
 
-/// Whether a `Host` names this machine in a way that nobody else can arrange.
-fn is_here(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
 /// No browser, or a page of ours.
 fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
-    match headers.get(header::ORIGIN) {
-        None => true,
-        Some(origin) => {
-            let origin = origin.to_str().unwrap_or_default();
-            let from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            from.is_some() && from == host
-        }
-    }
+    headers.get(header::ORIGIN).is_none_or(|origin| is_page_of(origin.to_str().unwrap_or_default(), host))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn f086_only_names_that_nobody_else_can_arrange_are_this_machine() {
-        for here in ["localhost", "LOCALHOST:18830", "127.0.0.1:18830", "[::1]:18830", "[::1]", "10.0.0.7:80"] {
-            assert!(is_here(here), "{here}");
-        }
-        for elsewhere in ["evil.example", "evil.example:18830", "localhost.evil.example", "127.0.0.1.nip.io", "", "[x]"]
-        {
-            assert!(!is_here(elsewhere), "{elsewhere}");
-        }
-    }
 
     #[test]
     fn f086_changes_come_from_no_page_or_from_ours() {

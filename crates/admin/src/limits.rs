@@ -23,6 +23,12 @@ pub(crate) const CROWDED_FOR: Duration = Duration::from_secs(60);
 /// How long accepting rests when even the reserve is gone.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Threads for what waits: reloads, certificates and backups for files, the demonstration for its threads.
+pub(crate) const BLOCKING_MAX: usize = 2;
+
+/// The thread's stack: what a thread gets if nobody asks for more.
+pub(crate) const STACK_BYTES: usize = 2 * 1024 * 1024;
+
 /// Time for the head of a request; also how long a connection may stay open between requests. A head is one packet of
 /// somebody who wants something.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,41 +1,33 @@
 //! The thread that serves: a bounded number of connections, each with a bounded time.
 
 use std::future::poll_fn;
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread::{self, JoinHandle};
-use std::{fmt, io};
+use std::time::Duration;
 
 use axum::{Extension, Router};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tidegate_broker::Handle;
+use tidegate_http::{Serving, Timeouts, serve_connection};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
-use tracing::error;
 
 use crate::entrance::{Entrance, Stay, is_exhaustion};
-use crate::guard::Peer;
-use crate::limits::{ACCEPT_PAUSE, BUFFER_BYTES, CONNECTION_TIMEOUT, HEAD_TIMEOUT};
+use crate::limits::{ACCEPT_PAUSE, BLOCKING_MAX, BUFFER_BYTES, CONNECTION_TIMEOUT, HEAD_TIMEOUT, STACK_BYTES};
 use crate::live;
 use crate::process_control::ProcessControl;
 use crate::routes::routes;
 use crate::state::AdminState;
 
+/// No request outlives its connection.
+const TIMEOUTS: Timeouts =
+    Timeouts { head: HEAD_TIMEOUT, connection: CONNECTION_TIMEOUT, last: Duration::ZERO, buffer_bytes: BUFFER_BYTES };
+
 /// The operator's door while it is open. Dropping it closes it.
+#[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl fmt::Debug for Admin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin").field("address", &self.address).finish_non_exhaustive()
-    }
+    _serving: Serving,
 }
 
 impl Admin {
@@ -44,52 +36,20 @@ impl Admin {
         let listener = TcpListener::bind(bind)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            // Reloads, certificates and backups wait for files, the demonstration for its threads; nothing else is done there.
-            .max_blocking_threads(2)
-            .build()?;
-        let (stop, stopped) = oneshot::channel();
         let state = Arc::new(AdminState::new(handle, process));
         let (router, entrance) = (routes(Arc::clone(&state)), Arc::clone(&state.entrance));
-        let serve = move || {
-            let served = runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                tokio::spawn(live::run(state));
-                let serving = serve(listener, router, &entrance);
-                let mut serving = std::pin::pin!(serving);
-                let mut stopped = std::pin::pin!(stopped);
-                poll_fn(|context| {
-                    let is_over = stopped.as_mut().poll(context).is_ready();
-                    if is_over { Poll::Ready(()) } else { serving.as_mut().poll(context) }
-                })
-                .await;
-                Ok::<_, io::Error>(())
-            });
-            if let Err(error) = served {
-                error!(event = "admin_failed", %error, "the operator's door is closed");
-            }
-            // Whoever still waits for an answer does not keep the process.
-            runtime.shutdown_background();
+        let begin = async move || {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(live::run(state));
+            tokio::spawn(async move { serve(listener, router, &entrance).await });
+            Ok(())
         };
-        let thread = thread::Builder::new().name("admin".to_owned()).spawn(serve)?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { address, _serving: Serving::start("admin", STACK_BYTES, BLOCKING_MAX, begin)? })
     }
 
     /// Where it is, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for Admin {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            error!(event = "panic", "the admin thread has panicked");
-        }
     }
 }
 
@@ -134,19 +94,11 @@ async fn accept_with_reserve(
 
 fn admit((stream, peer): (TcpStream, SocketAddr), router: &Router, entrance: &Arc<Entrance>) {
     entrance.admit(peer.ip(), |place| {
-        let router = router.clone().layer(Extension(Peer(peer.ip()))).layer(Extension(place.clone()));
-        tokio::spawn(attend(Stay(place), stream, router)).abort_handle()
+        let router = router.clone().layer(Extension(place.clone()));
+        tokio::spawn(attend(Stay(place), stream, peer.ip(), router)).abort_handle()
     });
 }
 
-async fn attend(_stay: Stay, stream: TcpStream, router: Router) {
-    // Answers are small, and somebody waits for them.
-    let _ = stream.set_nodelay(true);
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    // However it ends: that is the client's affair.
-    let _ = timeout(CONNECTION_TIMEOUT, serving).await;
+async fn attend(_stay: Stay, stream: TcpStream, from: IpAddr, router: Router) {
+    serve_connection(stream, from, router, TIMEOUTS).await;
 }

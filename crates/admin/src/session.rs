@@ -15,7 +15,7 @@ use serde_json::json;
 use tidegate_broker::authenticate::Authenticator;
 
 use crate::body::{self, text};
-use crate::guard::{from, no_role};
+use crate::guard::no_role;
 use crate::limits::{SESSION_IDLE, SESSION_LIFE, SESSIONS_MAX};
 use crate::password;
 use crate::problem::{Answered, Problem, json_of};
@@ -146,7 +146,7 @@ pub(crate) async fn log_in(State(state): State<Arc<AdminState>>, request: Reques
     if user.is_empty() {
         return Err(wrong());
     }
-    let user = password::check(&state, &keeper, user, password.into_bytes(), from(&parts)).await?;
+    let user = password::check(&state, &keeper, user, password.into_bytes(), tidegate_http::peer(&parts)).await?;
     let user = user.ok_or_else(wrong)?;
     let role = keeper.roles.role(&user).ok_or_else(no_role)?;
     let opened = state.sessions.open(&keeper, Arc::clone(&user));

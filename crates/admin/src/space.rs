@@ -136,7 +136,7 @@ fn refused(why: Refused) -> Problem {
     match why {
         Refused::Busy(hints) => {
             let after = hints.retry_after.unwrap_or_default();
-            Problem::busy("the smart space is busy").after(after.as_secs() + 1)
+            Problem::busy("the smart space is busy").after(after)
         }
         Refused::Unwritable | Refused::Unconfirmed => Problem::busy("nothing can be stored at the moment"),
         Refused::Late => Problem::busy("not done within its time"),

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tidegate_broker::Handle;
 use tidegate_control::Timestamp;
 use tidegate_core::event::Stats;
+use tidegate_http::PasswordCache;
 use tokio::sync::Semaphore;
 
 use crate::audit::Audit;
 use crate::entrance::Entrance;
-use crate::limits::{CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, WALKS_MAX};
+use crate::limits::{CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, REMEMBERED_FOR, REMEMBERED_MAX, WALKS_MAX};
 use crate::live::Live;
-use crate::password::Remembered;
+use crate::password::Proof;
 use crate::process_control::{Certificate, ProcessControl};
 use crate::session::Sessions;
 use crate::trace::TraceRecording;
@@ -24,7 +25,7 @@ pub(crate) struct AdminState {
     pub(crate) process: Arc<dyn ProcessControl>,
     pub(crate) walks: Semaphore,
     pub(crate) checks: Semaphore,
-    pub(crate) remembered: Remembered,
+    pub(crate) remembered: PasswordCache<Proof>,
     pub(crate) sessions: Sessions,
     pub(crate) audit: Audit,
     pub(crate) live: Live,
@@ -58,7 +59,7 @@ impl AdminState {
             process,
             walks: Semaphore::new(WALKS_MAX),
             checks: Semaphore::new(CHECKS_MAX),
-            remembered: Remembered::new(),
+            remembered: PasswordCache::new(REMEMBERED_MAX, REMEMBERED_FOR),
             sessions: Sessions::new(),
             audit: Audit::default(),
             live: Live::default(),

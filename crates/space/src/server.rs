@@ -1,15 +1,13 @@
 //! The doors: one thread for all of them.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::{fmt, io};
 
-use tokio::sync::oneshot;
-use tracing::error;
+use tidegate_http::{PasswordCache, Serving};
 
 use crate::access_policy::AccessPolicy;
-use crate::limits::{DOORS_CONNECTIONS_MAX, STACK_BYTES};
+use crate::limits::{DOORS_CONNECTIONS_MAX, REMEMBERED_FOR, REMEMBERED_MAX, STACK_BYTES};
 use crate::panics::Part;
 use crate::places::Places;
 use crate::service::SpaceHandle;
@@ -40,16 +38,10 @@ pub struct Bound {
 }
 
 /// The doors while they are open. Dropping them closes them.
+#[derive(Debug)]
 pub struct Doors {
     addresses: Binds,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl fmt::Debug for Doors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Doors").field("addresses", &self.addresses).finish_non_exhaustive()
-    }
+    _serving: Serving,
 }
 
 /// Opens one door.
@@ -95,61 +87,40 @@ impl Doors {
             sepa_http: address(sepa_http)?,
             sepa_ws: address(sepa_ws)?,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel::<()>();
         let places = Arc::new(Places::new(bound.connections_max));
         let web = Arc::new(http::HttpState {
             handle: handle.clone(),
             policy,
-            remembered: http::Remembered::new(),
+            remembered: PasswordCache::new(REMEMBERED_MAX, REMEMBERED_FOR),
             places: Arc::clone(&places),
         });
         let m3 = Arc::new(ssap::SsapState::new(handle.clone(), places));
-        let life = move || {
-            let served = runtime.block_on(async {
-                // What is served is the same at all of them.
-                for listener in [bound.http].into_iter().chain(bound.sepa).flatten() {
-                    let (web, listener) = (Arc::clone(&web), tokio::net::TcpListener::from_std(listener)?);
-                    tokio::spawn(async move {
-                        let panics = &web.handle.shared.panics;
-                        // A door that fails opens again; who is inside stays.
-                        while panics.catch_async(Part::Http, http::serve(&listener, &web)).await.is_err() {}
-                    });
-                }
-                if let Some(listener) = bound.ssap {
-                    let listener = tokio::net::TcpListener::from_std(listener)?;
-                    tokio::spawn(async move {
-                        let panics = &m3.handle.shared.panics;
-                        while panics.catch_async(Part::Ssap, ssap::serve(&listener, &m3)).await.is_err() {}
-                    });
-                }
-                // Told to stop, or whoever could tell is gone.
-                let _ = stopped.await;
-                Ok::<_, io::Error>(())
-            });
-            if let Err(error) = served {
-                error!(event = "space_failed", %error, "the doors of the smart space are closed");
+        let begin = async move || {
+            // What is served is the same at all of them.
+            for listener in [bound.http].into_iter().chain(bound.sepa).flatten() {
+                let (web, listener) = (Arc::clone(&web), tokio::net::TcpListener::from_std(listener)?);
+                tokio::spawn(async move {
+                    let panics = &web.handle.shared.panics;
+                    // A door that fails opens again; who is inside stays.
+                    while panics.catch_async(Part::Http, http::serve(&listener, &web)).await.is_err() {}
+                });
             }
-            runtime.shutdown_background();
+            if let Some(listener) = bound.ssap {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                tokio::spawn(async move {
+                    let panics = &m3.handle.shared.panics;
+                    while panics.catch_async(Part::Ssap, ssap::serve(&listener, &m3)).await.is_err() {}
+                });
+            }
+            Ok(())
         };
-        // Nothing that nests is read here; but whoever finds a request that waited too long drops its query.
-        let thread = thread::Builder::new().name("space-doors".to_owned()).stack_size(STACK_BYTES).spawn(life)?;
-        Ok(Self { addresses, stop: Some(stop), thread: Some(thread) })
+        // Nothing that nests is read here; but whoever finds a request that waited too long drops its query. Nothing waits
+        // for files.
+        Ok(Self { addresses, _serving: Serving::start("space-doors", STACK_BYTES, 1, begin)? })
     }
 
     /// Where they are, with the real ports.
     pub fn addresses(&self) -> Binds {
         self.addresses
-    }
-}
-
-impl Drop for Doors {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            error!(event = "panic", "the thread of the doors has panicked");
-        }
     }
 }

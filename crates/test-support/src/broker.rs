@@ -20,6 +20,8 @@ pub struct Broker {
     pub output: BufReader<ChildStdout>,
     banner: String,
     log: PathBuf,
+    /// Where its part of the log begins: others may have been in the same folder before.
+    log_begins: usize,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -28,16 +30,16 @@ impl Broker {
     /// has said instead.
     pub fn start(mut command: Command, log: &Path, folder: Option<tempfile::TempDir>) -> Result<Self, String> {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log");
-        let begins = file.metadata().map_or(0, |about| about.len() as usize);
+        let log_begins = file.metadata().map_or(0, |about| about.len() as usize);
         let mut child = command.stdout(Stdio::piped()).stderr(file).spawn().map_err(|error| error.to_string())?;
         let mut output = BufReader::new(child.stdout.take().expect("piped"));
         let mut banner = String::new();
         output.read_line(&mut banner).expect("the broker speaks");
-        let mut broker = Self { child, output, banner, log: log.to_owned(), _folder: folder };
+        let mut broker = Self { child, output, banner, log: log.to_owned(), log_begins, _folder: folder };
         if broker.find("mqtt").is_none() {
             let _ = broker.child.kill();
             let _ = broker.child.wait();
-            return Err(broker.log().split_off(begins));
+            return Err(broker.log());
         }
         Ok(broker)
     }
@@ -89,7 +91,7 @@ impl Broker {
     /// What it has logged.
     #[must_use]
     pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).expect("a log")
+        std::fs::read_to_string(&self.log).expect("a log").split_off(self.log_begins)
     }
 
     /// How many lines of the log have this.

@@ -23,7 +23,7 @@ use tidegate_core::{RATE_WINDOW, Whom};
 
 use crate::ask::walk;
 use crate::clients::{find, last_closed};
-use crate::problem::{Answered, Problem, json_of};
+use crate::problem::{Answered, Problem, json_of, no_client};
 use crate::state::AdminState;
 use crate::status::meaning;
 use crate::view;
@@ -38,7 +38,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         let state_name = if ban.is_some() { "banned" } else { "closed" };
         let Some(closed) = closed else {
             // Who was never let in has no other trace.
-            let ban = ban.ok_or_else(|| Problem::no_client(&client_id))?;
+            let ban = ban.ok_or_else(|| no_client(&client_id))?;
             let text = format!("client {client_id:?} {ban}");
             return Ok(json_of(&json!({ "client": null, "state": state_name, "text": text })));
         };

@@ -103,10 +103,13 @@ mod tests {
     fn f096_nothing_is_fetched_and_nothing_grows() {
         let json = br#"{"@context": "http://192.0.2.1/context.jsonld", "@id": "urn:a", "b": "c"}"#;
         let format = RdfFormat::from_media_type("application/ld+json").unwrap();
-        assert_eq!(quads(json, format, None, 10, &QueryLimits::default()).unwrap_err().status, StatusCode::BAD_REQUEST);
+        assert_eq!(
+            quads(json, format, None, 10, &QueryLimits::default()).unwrap_err().answer.status,
+            StatusCode::BAD_REQUEST
+        );
         let bomb = b"<!DOCTYPE r [<!entity a 'x'>]><rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'/>";
         assert_eq!(
-            quads(bomb, RdfFormat::RdfXml, None, 10, &QueryLimits::default()).unwrap_err().status,
+            quads(bomb, RdfFormat::RdfXml, None, 10, &QueryLimits::default()).unwrap_err().answer.status,
             StatusCode::BAD_REQUEST
         );
         let external = b"<!DOCTYPE r SYSTEM 'file:///etc/passwd'><rdf:RDF \
@@ -122,7 +125,7 @@ mod tests {
         );
         let many = b"<urn:a> <urn:b> 1, 2, 3 .";
         assert_eq!(
-            quads(many, RdfFormat::Turtle, None, 2, &QueryLimits::default()).unwrap_err().status,
+            quads(many, RdfFormat::Turtle, None, 2, &QueryLimits::default()).unwrap_err().answer.status,
             StatusCode::PAYLOAD_TOO_LARGE
         );
     }

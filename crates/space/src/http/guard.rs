@@ -5,8 +5,8 @@
 //! - *Site.* Nothing is taken from pages of other sites, unless they are listed: `site`.
 //! - *User.* With users: HTTP Basic. Right passwords are remembered for a minute, as hashes.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
@@ -14,29 +14,15 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use ring::digest::{SHA256, digest};
+use tidegate_http::{basic, host, is_this_machine, peer, who_are_you};
 use tokio::sync::oneshot;
 
 use super::HttpState;
 use super::problem::Problem;
 use super::site::Site;
 use crate::access_policy::{AccessMode, Checked};
-use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX};
 use crate::machine::request::Refused;
 use crate::panics::{Panicked, Part};
-use crate::service::random;
-use crate::shared_state::lock;
-
-/// Where a connection comes from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) IpAddr);
-
-/// Where a request comes from, as whoever accepted its connection has noted.
-pub(super) fn peer(head: &Parts) -> IpAddr {
-    head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip)
-}
 
 /// A request whose user name and password are right.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +33,7 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
     let shared = &door.handle.shared;
     let serve = async {
         shared.probe(Part::Http);
-        let site = Site::of(&head.headers, host(&head), &*door.policy);
+        let site = Site::of(&head.headers, host(&head.headers), &*door.policy);
         let mut response = match site.preflight(&head.method, &head.headers) {
             Some(response) => response,
             None => match admit(&door, &head, &site).await {
@@ -67,9 +53,9 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
 
 async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Known>, Problem> {
     let forbidden = |name, detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, name, detail));
-    let host = host(head);
+    let host = host(&head.headers);
     let rule = door.policy.rule();
-    if rule == AccessMode::Open && !host.is_some_and(is_here) {
+    if rule == AccessMode::Open && !host.is_some_and(is_this_machine) {
         let detail = "this door answers to addresses and to localhost only, because there are no users";
         return forbidden("host-not-allowed", detail);
     }
@@ -81,14 +67,10 @@ async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Kno
     let is_free = match rule {
         AccessMode::Open => true,
         // By a name that anybody can point at this machine a page could read what its visitor's machine may.
-        AccessMode::ReadersOpen => !writes && host.is_some_and(is_here),
+        AccessMode::ReadersOpen => !writes && host.is_some_and(is_this_machine),
         AccessMode::Users => false,
     };
     if is_free { Ok(None) } else { identify(door, &head.headers, peer(head)).await.map(|()| Some(Known)) }
-}
-
-fn host(head: &Parts) -> Option<&str> {
-    head.headers.get(header::HOST).and_then(|host| host.to_str().ok())
 }
 
 /// Somebody follows a link to the list of what there is.
@@ -103,21 +85,11 @@ fn writes(method: &Method, path: &str) -> bool {
     !is_read && !matches!(path, "/query" | "/check")
 }
 
-/// Whether a `Host` names this machine in a way that nobody else can arrange.
-fn is_here(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
 async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<(), Problem> {
-    let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", detail);
-    let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| unknown("a user name and a password are needed"))?;
-    let (name, password) = basic(shown.as_bytes()).ok_or_else(|| unknown("only HTTP Basic is understood"))?;
+    let (name, password) = basic(headers)?;
+    let print = door.remembered.print(&name, &password);
     let generation = door.policy.generation();
-    if door.remembered.knows(generation, shown.as_bytes()) {
+    if door.remembered.find(print, Instant::now(), |known| *known == generation).is_some() {
         return Ok(());
     }
     let (reply, verdict) = oneshot::channel();
@@ -131,72 +103,15 @@ async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result
         Checked::Wait(pause) => return Err(Problem::wrong_passwords(pause)),
     }
     if !verdict.await.map_err(|_| too_many())? {
-        return Err(unknown("wrong user name or password"));
+        return Err(who_are_you("wrong user name or password").into());
     }
-    door.remembered.keep(generation, shown.as_bytes());
+    door.remembered.keep(print, Instant::now(), generation);
     Ok(())
-}
-
-/// User name and password of `Basic …`.
-fn basic(shown: &[u8]) -> Option<(String, Vec<u8>)> {
-    let (scheme, rest) = shown.split_at_checked(6)?;
-    if !scheme.eq_ignore_ascii_case(b"Basic ") {
-        return None;
-    }
-    let decoded = BASE64_STANDARD.decode(rest.trim_ascii()).ok()?;
-    let colon = decoded.iter().position(|byte| *byte == b':')?;
-    let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
-    (!name.is_empty()).then(|| (name, decoded[colon + 1..].to_vec()))
-}
-
-/// Passwords that were right a moment ago, as hashes with a key that only this process has.
-#[derive(Debug)]
-pub(crate) struct Remembered {
-    key: [u8; 32],
-    hashes: Mutex<Vec<([u8; 32], Instant)>>,
-}
-
-impl Remembered {
-    pub(crate) fn new() -> Self {
-        Self { key: random(), hashes: Mutex::default() }
-    }
-
-    fn hash(&self, generation: u64, shown: &[u8]) -> [u8; 32] {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, &[&self.key, &generation.to_le_bytes()[..], shown].concat()).as_ref());
-        hash
-    }
-
-    fn knows(&self, generation: u64, shown: &[u8]) -> bool {
-        let (hash, now) = (self.hash(generation, shown), Instant::now());
-        let mut hashes = lock(&self.hashes);
-        hashes.retain(|(_, until)| *until > now);
-        hashes.iter().any(|(known, _)| *known == hash)
-    }
-
-    fn keep(&self, generation: u64, shown: &[u8]) {
-        let hash = self.hash(generation, shown);
-        let mut hashes = lock(&self.hashes);
-        if hashes.len() >= REMEMBERED_MAX {
-            hashes.remove(0);
-        }
-        hashes.push((hash, Instant::now() + REMEMBERED_FOR));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_names_that_nobody_else_can_arrange_are_this_machine() {
-        for here in ["localhost", "LOCALHOST:7878", "127.0.0.1:7878", "[::1]:7878", "10.0.0.7"] {
-            assert!(is_here(here), "{here}");
-        }
-        for elsewhere in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "[x]"] {
-            assert!(!is_here(elsewhere), "{elsewhere}");
-        }
-    }
 
     #[test]
     fn what_may_change_something_is_a_write() {
@@ -211,15 +126,6 @@ mod tests {
             (Method::DELETE, "/store", true),
         ] {
             assert_eq!(writes(&method, path), expected, "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn a_basic_header_is_read_or_refused() {
-        let shown = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text)).into_bytes();
-        assert_eq!(basic(&shown("ann:a:b")), Some(("ann".to_owned(), b"a:b".to_vec())));
-        for bad in [shown(":x"), shown("ann"), b"Basic".to_vec(), b"Bearer abc".to_vec()] {
-            assert_eq!(basic(&bad), None, "{bad:?}");
         }
     }
 }

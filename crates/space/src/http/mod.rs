@@ -14,25 +14,22 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use axum::{Extension, Router};
 use futures_util::StreamExt;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-pub(crate) use guard::Remembered;
 use problem::Problem;
 use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
+use tidegate_http::{PasswordCache, Timeouts, serve_connection};
 
 use crate::access_policy::AccessPolicy;
 use crate::counts::ConnectionKind;
@@ -52,9 +49,16 @@ use crate::service::SpaceHandle;
 pub(crate) struct HttpState {
     pub(crate) handle: SpaceHandle,
     pub(crate) policy: Arc<dyn AccessPolicy>,
-    pub(crate) remembered: Remembered,
+    pub(crate) remembered: PasswordCache<u64>,
     pub(crate) places: Arc<Places>,
 }
+
+const TIMEOUTS: Timeouts = Timeouts {
+    head: HEAD_TIMEOUT,
+    connection: HTTP_CONNECTION_TIME,
+    last: HTTP_LAST_TIME,
+    buffer_bytes: HEAD_BYTES_MAX,
+};
 
 fn routes(door: Arc<HttpState>) -> Router {
     Router::new()
@@ -99,23 +103,8 @@ pub(crate) async fn serve(listener: &TcpListener, door: &Arc<HttpState>) {
                     door.places.refuse(stream);
                     continue;
                 };
-                let _ = stream.set_nodelay(true);
-                let router = router.clone().layer(Extension(guard::Peer(peer.ip())));
-                let door = Arc::clone(door);
-                let served = async move {
-                    let serving = http1::Builder::new()
-                        .timer(TokioTimer::new())
-                        .header_read_timeout(HEAD_TIMEOUT)
-                        .max_buf_size(HEAD_BYTES_MAX)
-                        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-                        .with_upgrades();
-                    let mut serving = std::pin::pin!(serving);
-                    // However it ends: that is the client's affair. That it ends is ours.
-                    if timeout(HTTP_CONNECTION_TIME, serving.as_mut()).await.is_err() {
-                        serving.as_mut().graceful_shutdown();
-                        let _ = timeout(HTTP_LAST_TIME, serving).await;
-                    }
-                };
+                let (router, door) = (router.clone(), Arc::clone(door));
+                let served = serve_connection(stream, peer.ip(), router, TIMEOUTS);
                 tokio::spawn(async move {
                     let _ = door.handle.shared.panics.catch_async(Part::Http, served).await;
                     drop(place);
@@ -202,7 +191,7 @@ fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Resul
     // Whoever has not shown who it is, is known by its address only.
     let shown = head.headers.get(header::AUTHORIZATION).filter(|_| head.extensions.get::<guard::Known>().is_some());
     let user = shown.map_or(&b""[..], HeaderValue::as_bytes);
-    let caller = Caller::new(door.handle.client(guard::peer(head), user), &asks);
+    let caller = Caller::new(door.handle.client(tidegate_http::peer(head), user), &asks);
     // A form does not hide what stands in the address.
     let address = body::Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let timeout = match parameters.one("timeout")? {

@@ -124,7 +124,7 @@ mod tests {
             assert_eq!(results(&accept(wish)).unwrap(), Form::Results(expected), "{wish}");
         }
         assert_eq!(results(&HeaderMap::new()).unwrap(), Form::Results(QueryResultsFormat::Json));
-        assert_eq!(results(&accept("image/png")).unwrap_err().status, StatusCode::NOT_ACCEPTABLE);
+        assert_eq!(results(&accept("image/png")).unwrap_err().answer.status, StatusCode::NOT_ACCEPTABLE);
         assert_eq!(results(&accept(",;q=x,")).unwrap(), Form::Results(QueryResultsFormat::Json));
     }
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 use tidegate_control::hints::Hints;
 use tidegate_graph::GraphError;
 
@@ -17,38 +16,48 @@ pub(crate) const UNAVAILABLE: &str = "the smart space has failed; it begins anew
 /// An answer that is none.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    pub(crate) status: StatusCode,
-    /// The last part of the type, which does not change.
-    pub(crate) name: &'static str,
-    pub(crate) detail: String,
-    retry_after: Option<Duration>,
+    pub(crate) answer: tidegate_http::Problem,
     hints: Option<Box<Hints>>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, name: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, name, detail: detail.into(), retry_after: None, hints: None }
+        tidegate_http::Problem::new(status, name, detail).into()
+    }
+
+    /// Nobody is served for this reason at the moment.
+    fn unavailable(name: &'static str, detail: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, name, detail)
     }
 
     /// The request makes no sense.
     pub(crate) fn usage(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
+        tidegate_http::Problem::usage(detail).into()
     }
 
     /// Too many wrong ones: the next one is looked at after this time.
     pub(crate) fn wrong_passwords(pause: Duration) -> Self {
         let detail = "too many wrong passwords of this user from this address";
-        Self { retry_after: Some(pause), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "wrong-passwords", detail) }
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "wrong-passwords", detail).after(pause)
     }
 
     /// Its time was over, or nobody waited any more.
     pub(crate) fn is_late(&self) -> bool {
-        self.name == "late"
+        self.answer.name == "late"
     }
 
     pub(crate) fn busy(retry_after: Duration) -> Self {
-        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too much to do at the moment");
-        Self { retry_after: Some(retry_after), ..problem }
+        Self::unavailable("busy", "too much to do at the moment").after(retry_after)
+    }
+
+    fn after(self, time: Duration) -> Self {
+        Self { answer: self.answer.after(time), ..self }
+    }
+}
+
+impl From<tidegate_http::Problem> for Problem {
+    fn from(answer: tidegate_http::Problem) -> Self {
+        Self { answer, hints: None }
     }
 }
 
@@ -69,35 +78,26 @@ impl From<Refused> for Problem {
                 Self { hints: Some(hints), ..Self::busy(after) }
             }
             Refused::Late => {
-                let detail = "not done in time, nothing was changed";
-                Self {
-                    retry_after: Some(Duration::from_secs(1)),
-                    ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "late", detail)
-                }
+                Self::unavailable("late", "not done in time, nothing was changed").after(Duration::from_secs(1))
             }
-            Refused::Unwritable => Self {
-                retry_after: Some(DISK_RETRY),
-                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "unwritable", "the disk fails; nothing was changed")
-            },
+            Refused::Unwritable => {
+                Self::unavailable("unwritable", "the disk fails; nothing was changed").after(DISK_RETRY)
+            }
             Refused::Unconfirmed => {
                 let detail = "the disk fails or hangs; whether the change is stored is not known, it may appear later";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", detail)
+                Self::unavailable("unconfirmed", detail)
             }
             Refused::TooLong => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-long", "the answer is too long; use LIMIT")
             }
-            Refused::Closing => Self {
-                retry_after: Some(Duration::from_secs(5)),
-                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", "the broker ends")
-            },
+            Refused::Closing => Self::unavailable("closing", "the broker ends").after(Duration::from_secs(5)),
             Refused::Panicked => {
                 let detail = "an internal error, which is logged; nothing was changed";
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", detail)
             }
-            Refused::Unavailable(condition) => Self {
-                retry_after: Some(condition.retry_after()),
-                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", UNAVAILABLE)
-            },
+            Refused::Unavailable(condition) => {
+                Self::unavailable("unavailable", UNAVAILABLE).after(condition.retry_after())
+            }
             // Its door knows better; this is for those that forgot.
             Refused::Declined => Self::usage("declined"),
             Refused::Failed(error) => error.into(),
@@ -122,31 +122,18 @@ impl From<GraphError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let title = self.status.canonical_reason().unwrap_or("Problem");
-        let body = json!({
-            "type": format!("urn:tidegate:problem:{}", self.name),
-            "title": title,
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "error": self.name,
-            "status_code": self.status.as_u16(),
-            "error_description": self.detail,
-        });
-        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
-        let mut response = (self.status, kind, body.to_string()).into_response();
-        let headers = response.headers_mut();
-        if let Some(hints) = self.hints {
-            announce(&hints, headers);
-        }
-        if let Some(after) = self.retry_after {
-            let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
-            // Whole seconds is all that the standard has; the exact time is beside it.
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
-            headers.insert("pace-retry-after-ms", HeaderValue::from(millis));
-        }
-        if self.status == StatusCode::UNAUTHORIZED {
-            let ask = HeaderValue::from_static("Basic realm=\"tidegate\", charset=\"UTF-8\"");
-            headers.insert(header::WWW_AUTHENTICATE, ask);
+        let Self { answer, hints } = self;
+        let (name, status, detail) = (answer.name, answer.status.as_u16(), answer.detail.clone());
+        let answer = answer.member("error", name).member("status_code", status).member("error_description", detail);
+        let mut response = answer.into_response();
+        if let Some(hints) = hints {
+            // What is said in whole milliseconds already stays.
+            let mut words = HeaderMap::new();
+            announce(&hints, &mut words);
+            let said = response.headers_mut();
+            words.into_iter().filter_map(|(name, value)| name.zip(Some(value))).for_each(|(name, value)| {
+                said.entry(name).or_insert(value);
+            });
         }
         response
     }

@@ -8,6 +8,7 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tidegate_http::is_page_of;
 
 use crate::access_policy::AccessPolicy;
 
@@ -79,13 +80,6 @@ impl Site {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
         }
     }
-}
-
-/// Whether a page's address, or its origin, is of the host that the request was sent to.
-fn is_page_of(page: &str, host: Option<&str>) -> bool {
-    let from = page.strip_prefix("http://").or_else(|| page.strip_prefix("https://"));
-    let from = from.map(|rest| rest.split('/').next().unwrap_or_default());
-    from.zip(host).is_some_and(|(from, host)| from.eq_ignore_ascii_case(host))
 }
 
 #[cfg(test)]

@@ -11,12 +11,12 @@ use axum::response::Response;
 use futures_util::SinkExt;
 use tidegate_control::admission::Class;
 use tidegate_graph::{GraphError, SubscriberId};
+use tidegate_http::Peer;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
 use super::HttpState;
-use super::guard::Peer;
 use super::problem::Problem;
 use crate::counts::ConnectionKind;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
