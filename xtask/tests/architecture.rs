@@ -2,8 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the tree has failed")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Crates that own no socket, file, clock, thread or generator, with everything they may depend on at run time.
 const PURE: &[(&str, &[&str])] = &[
@@ -131,5 +133,70 @@ fn every_crate_is_in_the_readme() {
     for folder in crates.filter(|entry| entry.path().join("Cargo.toml").exists()) {
         let name = format!("crates/{}", folder.file_name().to_string_lossy());
         assert!(readme.contains(&name), "README.md's table has no line for {name}");
+    }
+}
+
+/// What each crate of the workspace uses of the others when it runs, by `cargo metadata`. Names without `tidegate-`.
+fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let mut metadata = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    metadata.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(root());
+    let output = metadata.output().expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let list = |value: &serde_json::Value| value.as_array().expect("a list").clone();
+    let ours = |package: &serde_json::Value| {
+        let name = package["name"].as_str().expect("a name");
+        name.strip_prefix("tidegate-").map(str::to_owned)
+    };
+    let packages = list(&metadata["packages"]);
+    let uses = packages.iter().filter_map(|package| {
+        let dependencies = list(&package["dependencies"]);
+        let at_run_time = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+        Some((ours(package)?, at_run_time.filter_map(ours).collect()))
+    });
+    uses.collect()
+}
+
+/// The arrows as the document shows them: what is used stands above what uses it.
+fn picture(mut arrows: BTreeMap<String, BTreeSet<String>>) -> String {
+    let (mut lines, mut shown) = (Vec::new(), BTreeSet::new());
+    while !arrows.is_empty() {
+        let is_next = |uses: &BTreeSet<String>| uses.is_subset(&shown);
+        let next: Vec<String> = arrows.iter().filter(|(_, uses)| is_next(uses)).map(|(name, _)| name.clone()).collect();
+        assert!(!next.is_empty(), "crates use each other in a circle: {arrows:?}");
+        for name in next {
+            let uses = arrows.remove(&name).expect("it is there");
+            let uses: Vec<String> = uses.into_iter().collect();
+            let uses = if uses.is_empty() { "(none of the others)".to_owned() } else { uses.join(", ") };
+            lines.push(format!("{name:<13}──> {uses}"));
+            shown.insert(name);
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn the_arrows_in_the_document_are_those_of_the_manifests() {
+    const BEGIN: &str = "<!-- arrows: TIDEGATE_BLESS=1 cargo test -p xtask --test architecture -->\n```text\n";
+    let path = root().join("docs/ARCHITECTURE.md");
+    let document = read(&path);
+    let (before, rest) = document.split_once(BEGIN).expect("docs/ARCHITECTURE.md marks where its arrows are");
+    let (shown, after) = rest.split_once("\n```").expect("the block ends");
+    let true_arrows = picture(arrows());
+    if std::env::var_os("TIDEGATE_BLESS").is_some_and(|value| value == "1") {
+        fs::write(&path, format!("{before}{BEGIN}{true_arrows}\n```{after}")).expect("written");
+        return;
+    }
+    assert_eq!(shown, true_arrows, "docs/ARCHITECTURE.md shows other arrows; TIDEGATE_BLESS=1 writes them anew");
+}
+
+#[test]
+fn the_program_is_not_built_with_its_laboratory_or_its_load_generator() {
+    let arrows = arrows();
+    let (mut found, mut todo) = (BTreeSet::new(), vec!["cli".to_owned()]);
+    while let Some(name) = todo.pop() {
+        todo.extend(arrows[&name].iter().filter(|uses| found.insert((*uses).clone())).cloned());
+    }
+    for unwanted in ["bench", "lab", "sim", "test-support"] {
+        assert!(!found.contains(unwanted), "tidegate is built with {unwanted}");
     }
 }

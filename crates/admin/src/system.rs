@@ -7,7 +7,6 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use tidegate_broker::store_link::StoreReport;
 use tidegate_control::Timestamp;
-use tidegate_store::SyncTimes;
 
 use crate::metrics::resident_bytes;
 use crate::problem::{Answered, Problem, json_of};
@@ -68,6 +67,7 @@ fn store_json(report: &StoreReport) -> Value {
     let (metrics, syncs) = (&report.metrics, &report.metrics.log.syncs);
     let why = report.health.why();
     let millis = |time: Duration| view::rounded(time.as_secs_f64() * 1000.0);
+    let quantile = |share: f64| (syncs.count > 0).then(|| syncs.quantile(share));
     json!({
         "dir": report.dir.display().to_string(),
         "durability": report.durability.to_string(),
@@ -87,24 +87,13 @@ fn store_json(report: &StoreReport) -> Value {
         "syncs": {
             "count": syncs.count,
             "mean_ms": millis(syncs.total.checked_div(u32::try_from(syncs.count).unwrap_or(u32::MAX)).unwrap_or_default()),
-            "p50_ms": quantile(syncs, 0.5).map(millis),
-            "p99_ms": quantile(syncs, 0.99).map(millis),
+            "p50_ms": quantile(0.5).map(millis),
+            "p99_ms": quantile(0.99).map(millis),
             "max_ms": millis(syncs.max),
             "last_ms": millis(syncs.last),
             "buckets": syncs.buckets,
         },
     })
-}
-
-/// The upper end of the bucket in which this part of the syncs is reached.
-fn quantile(syncs: &SyncTimes, part: f64) -> Option<Duration> {
-    let wanted = (syncs.count as f64 * part).ceil().max(1.0) as u64;
-    let mut seen = 0;
-    let bucket = syncs.buckets.iter().position(|count| {
-        seen += count;
-        seen >= wanted
-    })?;
-    Some(Duration::from_micros(1 << bucket).min(syncs.max.max(Duration::from_micros(1))))
 }
 
 pub(crate) async fn config(State(state): State<Arc<AdminState>>) -> Answered {
@@ -124,18 +113,4 @@ pub(crate) async fn config(State(state): State<Arc<AdminState>>) -> Answered {
         })
         .collect();
     Ok(json_of(&json!({ "settings": rows })))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quantile_is_the_end_of_its_bucket() {
-        let mut syncs = SyncTimes { max: Duration::from_millis(40), ..SyncTimes::default() };
-        assert_eq!(quantile(&syncs, 0.5), None);
-        (syncs.buckets[10], syncs.buckets[16], syncs.count) = (99, 1, 100);
-        assert_eq!(quantile(&syncs, 0.5), Some(Duration::from_micros(1024)));
-        assert_eq!(quantile(&syncs, 0.999), Some(Duration::from_millis(40)), "not more than the longest");
-    }
 }

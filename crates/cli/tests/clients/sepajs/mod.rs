@@ -6,7 +6,7 @@ use std::process::Command;
 use tidegate_test_support::skip::{Remedy, skip};
 
 use crate::broker::Broker;
-use crate::tool::{install_step, installed, judge};
+use crate::tool::{judge, npm};
 
 /// Scenarios that `suite.cjs` must have run.
 const SCENARIOS: usize = 3;
@@ -16,27 +16,9 @@ fn here() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/sepajs")
 }
 
-fn install(folder: &Path) -> Result<(), String> {
-    install_step(Command::new("node").arg("--version"))?;
-    for name in ["package.json", "package-lock.json"] {
-        std::fs::copy(here().join(name), folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
-    }
-    let mut npm = Command::new("npm");
-    npm.args([
-        "ci",
-        "--no-audit",
-        "--no-fund",
-        "--ignore-scripts",
-        "--fetch-retries=3",
-        "--fetch-retry-mintimeout=1000",
-        "--fetch-timeout=20000",
-    ]);
-    install_step(npm.current_dir(folder))
-}
-
 #[test]
 fn scenarios() {
-    let folder = match installed("sepa-js-0.13.2", install) {
+    let folder = match npm("sepa-js-0.13.2", &here()) {
         Ok(folder) => folder,
         Err(why) => {
             return skip(

@@ -1,12 +1,11 @@
 //! SEPA's Python client `sepy`, in a virtual environment of its own. The scenarios are in `suite.py`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tidegate_test_support::skip::{Remedy, skip};
 
 use crate::broker::Broker;
-use crate::tool::{install_step, installed, judge};
+use crate::tool::{judge, pip, python};
 
 /// Scenarios that `suite.py` must have run.
 const SCENARIOS: usize = 3;
@@ -16,22 +15,15 @@ fn here() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/sepy")
 }
 
-fn install(folder: &Path) -> Result<(), String> {
-    install_step(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
-    let mut pip = Command::new(folder.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--retries", "3"]);
-    install_step(pip.args(["--timeout", "10", "-r"]).arg(here().join("requirements.txt")))
-}
-
 #[test]
 fn scenarios() {
-    let environment = match installed("sepy-0.43.2.1", install) {
+    let environment = match pip("sepy-0.43.2.1", &here()) {
         Ok(folder) => folder,
         Err(why) => return skip("sepy", &why, Remedy::TestCommand("python3 with venv and pip, and a way to PyPI")),
     };
     let broker = Broker::start();
-    let mut command = Command::new(environment.join("bin/python"));
-    command.env("PYTHONDONTWRITEBYTECODE", "1").args(["-W", "ignore"]).arg(here().join("suite.py"));
+    let mut command = python(&environment);
+    command.args(["-W", "ignore"]).arg(here().join("suite.py"));
     broker.describe_to(&mut command);
     judge(&mut command, SCENARIOS);
 }
