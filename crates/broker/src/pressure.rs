@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::order::Order;
+use tidegate_control::order::ServiceOrder;
 use tidegate_control::pressure::{Cause, Gauge, Level, PressureConfig, PressurePlan, Signal};
 
 use crate::limits::SAMPLE_INTERVAL;
@@ -65,8 +65,8 @@ impl Meter {
 
     /// Somebody who waited for that long is read now, and has not been read dry for so long.
     #[inline]
-    pub(crate) fn on_visit(&mut self, order: Order, waited: Duration, unread: Duration) {
-        if order < Order::Excess {
+    pub(crate) fn on_visit(&mut self, order: ServiceOrder, waited: Duration, unread: Duration) {
+        if order < ServiceOrder::Excess {
             self.entitled = self.entitled.max(waited);
         }
         self.unread = self.unread.max(unread);
@@ -278,7 +278,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// A second and a half in which somebody waits like this.
-    fn wait(order: Order, waited: Duration, unread: Duration) -> (Meter, Timestamp) {
+    fn wait(order: ServiceOrder, waited: Duration, unread: Duration) -> (Meter, Timestamp) {
         let mut meter = Meter::new(Timestamp::ZERO);
         let mut now = Timestamp::ZERO;
         for _ in 0..1500 {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn whoever_leaves_somebody_unread_for_a_second_is_busy_and_calms_down() {
-        let (mut meter, mut now) = wait(Order::Excess, 40 * MS, 1200 * MS);
+        let (mut meter, mut now) = wait(ServiceOrder::Excess, 40 * MS, 1200 * MS);
         assert_eq!((meter.gauge.level(), meter.gauge.cause()), (Level::Busy, Some(Cause::Backlog)));
         for _ in 0..60 {
             assert!(meter.due().is_some_and(|due| due <= now + SAMPLE_INTERVAL) || meter.gauge.level() == Level::Calm);
@@ -300,19 +300,23 @@ mod tests {
             meter.sample(0, 1, Duration::ZERO, now);
         }
         assert_eq!((meter.gauge.level(), meter.due()), (Level::Calm, None));
-        assert_eq!(wait(Order::Excess, 900 * MS, 900 * MS).0.gauge.level(), Level::Calm, "read dry within a second");
+        assert_eq!(
+            wait(ServiceOrder::Excess, 900 * MS, 900 * MS).0.gauge.level(),
+            Level::Calm,
+            "read dry within a second"
+        );
     }
 
     #[test]
     fn f056_those_who_send_what_is_usual_and_wait_raise_the_level() {
-        assert_eq!(wait(Order::Entitled, 40 * MS, 40 * MS).0.gauge.level(), Level::Calm);
-        assert_eq!(wait(Order::Entitled, 60 * MS, 60 * MS).0.gauge.level(), Level::Strained);
-        assert_eq!(wait(Order::Sparse, 1100 * MS, 1100 * MS).0.gauge.level(), Level::Overloaded);
+        assert_eq!(wait(ServiceOrder::Entitled, 40 * MS, 40 * MS).0.gauge.level(), Level::Calm);
+        assert_eq!(wait(ServiceOrder::Entitled, 60 * MS, 60 * MS).0.gauge.level(), Level::Strained);
+        assert_eq!(wait(ServiceOrder::Sparse, 1100 * MS, 1100 * MS).0.gauge.level(), Level::Overloaded);
         let mut meter = Meter::new(Timestamp::ZERO);
         for tick in 1..100 {
             // Late, but not all the time.
             if tick % 10 != 0 {
-                meter.on_visit(Order::Entitled, 200 * MS, 200 * MS);
+                meter.on_visit(ServiceOrder::Entitled, 200 * MS, 200 * MS);
             }
             meter.sample(0, 1, Duration::ZERO, Timestamp::ZERO + SAMPLE_INTERVAL * tick);
         }

@@ -19,7 +19,7 @@ use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate, reason_of};
 use crate::subscribe::own_filters;
 use crate::subscriptions::Presence;
-use crate::timers::Due;
+use crate::timers::DueTimer;
 
 impl ShardState {
     pub(crate) fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
@@ -180,7 +180,7 @@ impl ShardState {
         let will_due_at = session.will.as_ref().and_then(|will| will.due_at);
         if let Some(next) = [session.expires_at, will_due_at].into_iter().flatten().min() {
             let generation = self.sessions.generation(index).unwrap_or(0);
-            let at = self.timers.set(now, next.max(earliest), Due::Session { session: index, generation });
+            let at = self.timers.set(now, next.max(earliest), DueTimer::Session { session: index, generation });
             if let Some(session) = self.sessions.get_mut(index) {
                 session.timer_at = Some(at);
             }
@@ -258,7 +258,7 @@ impl ShardState {
             // [MQTT-3.1.2-22]
             self.end_connection(conn, Why::KeepAlive, WillFate::Publish, now);
         } else {
-            self.timers.set(now, deadline, Due::KeepAlive { conn: conn.index, generation: conn.generation });
+            self.timers.set(now, deadline, DueTimer::KeepAlive { conn: conn.index, generation: conn.generation });
         }
     }
 

@@ -25,7 +25,7 @@ use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Hello};
 use crate::state::{ShardState, WillFate};
 use crate::subscriptions::Presence;
-use crate::timers::Due;
+use crate::timers::DueTimer;
 
 impl ShardState {
     pub(crate) fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
@@ -194,7 +194,7 @@ impl ShardState {
             session.inbound_before = session.inbound.len();
         }
         if let Some(patience) = patience {
-            self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
+            self.timers.set(now, now + patience, DueTimer::KeepAlive { conn, generation });
         }
         self.note_absent(index);
         self.keep_session(index);

@@ -18,7 +18,7 @@ use crate::ledger::{Ledger, Loss};
 use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::persist::Until;
-use crate::queue::{Bounds, Gone, Item, Next, Paging, Queue};
+use crate::queue::{Bounds, Gone, Item, NextMessage, Paging, Queue};
 use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::ConnId;
@@ -300,7 +300,7 @@ impl ShardState {
     fn pump_one(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let Some(conn) = session.conn else { return false };
-        let Some(Next::Message(qos)) = session.queue.as_mut().map(|queue| queue.next()) else { return false };
+        let Some(NextMessage::Message(qos)) = session.queue.as_mut().map(|queue| queue.next()) else { return false };
         // Little at a time, so that what comes next can still be chosen.
         let has_room = |connection: &Connection| {
             connection.outbox.len() <= room(connection, &self.settings, now).min(self.settings.outbox_bytes_max / 2)

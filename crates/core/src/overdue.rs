@@ -5,7 +5,7 @@ use tidegate_control::Timestamp;
 use crate::ledger::Loss;
 use crate::limits::{OVERDUE_EVERY, OVERDUE_MAX};
 use crate::state::ShardState;
-use crate::timers::Due;
+use crate::timers::DueTimer;
 
 impl ShardState {
     /// Something in this session's queue may have to go then.
@@ -16,7 +16,7 @@ impl ShardState {
         // Not for each message by itself.
         let at = at.max(now + OVERDUE_EVERY);
         if queue.overdue_at.is_none_or(|set| at < set) {
-            queue.overdue_at = Some(self.timers.set(now, at, Due::Overdue { session: index, generation }));
+            queue.overdue_at = Some(self.timers.set(now, at, DueTimer::Overdue { session: index, generation }));
         }
     }
 

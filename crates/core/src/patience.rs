@@ -10,7 +10,7 @@ use crate::event::Why;
 use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE};
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
-use crate::timers::Due;
+use crate::timers::DueTimer;
 
 impl ShardState {
     /// A packet has begun to arrive; its rest must come in time.
@@ -49,7 +49,7 @@ impl ShardState {
     pub(crate) fn watch(&mut self, conn: ConnId, at: Timestamp, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_watched) else { return };
         connection.is_watched = true;
-        self.timers.set(now, at, Due::Progress { conn: conn.index, generation: conn.generation });
+        self.timers.set(now, at, DueTimer::Progress { conn: conn.index, generation: conn.generation });
     }
 
     pub(crate) fn check_progress(&mut self, conn: ConnId, now: Timestamp) {

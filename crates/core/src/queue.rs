@@ -29,19 +29,19 @@ use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
 use crate::gate::share::Full;
 use crate::session::Queued;
 pub(crate) use flows::Share;
-use flows::{Flow, Flows, ITEMS_MAX, Place, claim_of};
+use flows::{Flows, ITEMS_MAX, QueueFlow, QueuePlace, claim_of};
 use newest::Newest;
 pub use page::ID_SETS_MAX;
-use page::Pages;
+use page::QueuePages;
 pub(crate) use page::{Paged, Paging};
 
 /// Everything that waits for a session beyond what is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// The only flow. Beside others it is empty.
-    line: VecDeque<Waiting>,
+    line: VecDeque<WaitingCopy>,
     /// Which flow that is; none once there are others. Means nothing while the line is empty.
-    line_flow: Option<Flow>,
+    line_flow: Option<QueueFlow>,
     /// Whom its publisher belongs to.
     line_parent: u64,
     /// The others, if there are any. None while `line` is a flow.
@@ -64,7 +64,7 @@ pub(crate) struct Queue {
     /// Since when it is full.
     pub(crate) full: Option<Full>,
     /// What comes before and behind line and flows, if some of it is on disk.
-    pages: Option<Box<Pages>>,
+    pages: Option<Box<QueuePages>>,
 }
 
 /// How much may wait.
@@ -115,7 +115,7 @@ impl Item {
 
 /// What [`Queue::pop`] would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextMessage {
     Nothing,
     Message(QoS),
     /// It has to be read first.
@@ -123,14 +123,14 @@ pub(crate) enum Next {
 }
 
 #[derive(Debug)]
-enum Waiting {
+enum WaitingCopy {
     Message(Queued),
     /// The newest one of this topic, whichever that is when it leaves; and whether it is of QoS 0.
     Latest(Box<str>, bool),
     Paged(Paged),
 }
 
-const _: () = assert!(size_of::<Waiting>() <= 48, "what a message on disk costs in memory");
+const _: () = assert!(size_of::<WaitingCopy>() <= 48, "what a message on disk costs in memory");
 
 /// Whether of its topic only the newest waits: its class says so, or who gets it.
 fn is_latest(queued: &Queued, on_full: OnFull) -> bool {
@@ -195,8 +195,8 @@ impl Queue {
         while self.is_full(size, bounds) {
             let victim = match on_full {
                 OnFull::DropNewest | OnFull::Refuse => None,
-                OnFull::DropOldest if self.is_worth_more(Flow::of(&queued), &queued) => None,
-                OnFull::DropOldest => self.evict_from(Flow::of(&queued)).or_else(|| self.evict_for(&queued)),
+                OnFull::DropOldest if self.is_worth_more(QueueFlow::of(&queued), &queued) => None,
+                OnFull::DropOldest => self.evict_from(QueueFlow::of(&queued)).or_else(|| self.evict_for(&queued)),
                 OnFull::DropLongest | OnFull::Latest => self.evict_for(&queued),
             };
             match victim {
@@ -212,7 +212,7 @@ impl Queue {
     }
 
     /// What comes next.
-    pub(crate) fn next(&mut self) -> Next {
+    pub(crate) fn next(&mut self) -> NextMessage {
         if let Some(next) = self.pages.as_ref().and_then(|pages| pages.first()) {
             return next;
         }
@@ -221,18 +221,19 @@ impl Queue {
             None => self.flows.as_mut().and_then(|flows| flows.scheduler.peek()),
         };
         match next {
-            Some(Waiting::Message(queued)) => Next::Message(queued.qos),
-            Some(Waiting::Latest(topic, is_passing)) => {
-                self.latest.get(topic, *is_passing).map_or(Next::Nothing, |queued| Next::Message(queued.qos))
-            }
-            Some(Waiting::Paged(_)) => Next::OnDisk,
-            None => self.pages.as_ref().and_then(|pages| pages.last()).unwrap_or(Next::Nothing),
+            Some(WaitingCopy::Message(queued)) => NextMessage::Message(queued.qos),
+            Some(WaitingCopy::Latest(topic, is_passing)) => self
+                .latest
+                .get(topic, *is_passing)
+                .map_or(NextMessage::Nothing, |queued| NextMessage::Message(queued.qos)),
+            Some(WaitingCopy::Paged(_)) => NextMessage::OnDisk,
+            None => self.pages.as_ref().and_then(|pages| pages.last()).unwrap_or(NextMessage::Nothing),
         }
     }
 
     /// Takes the next message, unless it has to be read first.
     pub(crate) fn pop(&mut self) -> Option<Queued> {
-        if self.next() == Next::OnDisk {
+        if self.next() == NextMessage::OnDisk {
             return None;
         }
         match self.take()? {
@@ -256,14 +257,14 @@ impl Queue {
     }
 
     fn push(&mut self, queued: Queued, priority: &Priority, on_full: OnFull) {
-        let place = Place::of(&queued, priority);
+        let place = QueuePlace::of(&queued, priority);
         self.count_in(&queued);
         let waiting = self.wait(queued, on_full);
         self.put(place, waiting, priority);
     }
 
-    fn put(&mut self, place: Place, waiting: Waiting, priority: &Priority) {
-        let flow = if priority.mode == PriorityMode::Off { Flow::All } else { place.flow };
+    fn put(&mut self, place: QueuePlace, waiting: WaitingCopy, priority: &Priority) {
+        let flow = if priority.mode == PriorityMode::Off { QueueFlow::All } else { place.flow };
         if self.flows.is_none() && (self.line.is_empty() || self.line_flow == Some(flow)) {
             (self.line_flow, self.line_parent) = (Some(flow), place.parent);
             self.line.push_back(waiting);
@@ -277,26 +278,27 @@ impl Queue {
 
     /// A second flow has come: from now on the scheduler decides.
     fn spread(&mut self, priority: &Priority) {
-        let flow = self.line_flow.take().unwrap_or(Flow::All);
+        let flow = self.line_flow.take().unwrap_or(QueueFlow::All);
         // Whose a message on disk is, the line knows or nobody. If nobody does, all of them share one place, and those
         // that come after them, too: nobody overtakes itself.
-        let is_unknown = flow == Flow::All && self.line.iter().any(|waiting| matches!(waiting, Waiting::Paged(_)));
+        let is_unknown =
+            flow == QueueFlow::All && self.line.iter().any(|waiting| matches!(waiting, WaitingCopy::Paged(_)));
         for waiting in core::mem::take(&mut self.line) {
             let place = match &waiting {
-                Waiting::Message(queued) => Some(Place::of(queued, priority)),
-                Waiting::Latest(topic, is_passing) => {
-                    self.latest.get(topic, *is_passing).map(|queued| Place::of(queued, priority))
+                WaitingCopy::Message(queued) => Some(QueuePlace::of(queued, priority)),
+                WaitingCopy::Latest(topic, is_passing) => {
+                    self.latest.get(topic, *is_passing).map(|queued| QueuePlace::of(queued, priority))
                 }
-                Waiting::Paged(paged) => Some(paged.belongs(flow, self.line_parent, priority)),
+                WaitingCopy::Paged(paged) => Some(paged.belongs(flow, self.line_parent, priority)),
             };
             if let Some(mut place) = place {
-                place.flow = if is_unknown { Flow::All } else { place.flow };
+                place.flow = if is_unknown { QueueFlow::All } else { place.flow };
                 self.schedule(place, waiting, priority.mode);
             }
         }
     }
 
-    fn schedule(&mut self, place: Place, waiting: Waiting, mode: PriorityMode) {
+    fn schedule(&mut self, place: QueuePlace, waiting: WaitingCopy, mode: PriorityMode) {
         if self.flows.is_none() {
             self.flows = Flows::new(mode).map(Box::new);
         }
@@ -308,13 +310,13 @@ impl Queue {
         self.line.extend(back);
     }
 
-    fn wait(&mut self, queued: Queued, on_full: OnFull) -> Waiting {
+    fn wait(&mut self, queued: Queued, on_full: OnFull) -> WaitingCopy {
         if !is_latest(&queued, on_full) {
-            return Waiting::Message(queued);
+            return WaitingCopy::Message(queued);
         }
         let (topic, is_passing): (Box<str>, _) = (queued.message.view().topic.into(), is_passing(&queued));
         self.latest.of_mut(is_passing).insert(topic.clone(), queued);
-        Waiting::Latest(topic, is_passing)
+        WaitingCopy::Latest(topic, is_passing)
     }
 
     /// Puts a message of which only the newest waits into the place of an older one of its topic, which is the answer; else
@@ -335,7 +337,7 @@ impl Queue {
     /// Whoever has to go for a newcomer: the oldest of the longest flow, whatever its quality of service. Only within one
     /// flow, what was acknowledged to its publisher does not go for what was not.
     fn evict_for(&mut self, newcomer: &Queued) -> Option<Item> {
-        let own = Flow::of(newcomer);
+        let own = QueueFlow::of(newcomer);
         let longest = match &self.flows {
             Some(flows) => flows.longest(),
             // Before the line comes what has been chosen to go out.
@@ -348,14 +350,14 @@ impl Queue {
 
     /// Whether the oldest of a flow was acknowledged, and a newcomer of the same flow was not. Whose a message is may not be
     /// known: on disk, or in a place that several flows share; in doubt for what was acknowledged.
-    fn is_worth_more(&self, flow: Flow, newcomer: &Queued) -> bool {
-        if !is_passing(newcomer) || Flow::of(newcomer) != flow {
+    fn is_worth_more(&self, flow: QueueFlow, newcomer: &Queued) -> bool {
+        if !is_passing(newcomer) || QueueFlow::of(newcomer) != flow {
             return false;
         }
-        let is_acknowledged = |first: &Waiting| match first {
-            Waiting::Message(queued) => !is_passing(queued),
-            Waiting::Latest(_, is_passing) => !is_passing,
-            Waiting::Paged(_) => true,
+        let is_acknowledged = |first: &WaitingCopy| match first {
+            WaitingCopy::Message(queued) => !is_passing(queued),
+            WaitingCopy::Latest(_, is_passing) => !is_passing,
+            WaitingCopy::Paged(_) => true,
         };
         // Of a single flow, what has been chosen to go out comes first.
         let chosen = self.pages.as_ref().filter(|_| self.flows.is_none()).and_then(|pages| pages.first_flow());
@@ -390,7 +392,7 @@ impl Queue {
         self.leave(victim)
     }
 
-    fn evict_from(&mut self, flow: Flow) -> Option<Item> {
+    fn evict_from(&mut self, flow: QueueFlow) -> Option<Item> {
         let victim = match &mut self.flows {
             Some(flows) => flows.evict(flow)?,
             None if self.line_flow == Some(flow) && !self.line.is_empty() => {
@@ -419,19 +421,19 @@ impl Queue {
         let mut gone = Vec::new();
         if self.passing > 0 {
             let Self { line, flows, .. } = self;
-            let goes = |waiting: &Waiting| match waiting {
-                Waiting::Message(queued) => is_passing(queued),
-                Waiting::Latest(_, is_passing) => *is_passing,
-                Waiting::Paged(_) => false,
+            let goes = |waiting: &WaitingCopy| match waiting {
+                WaitingCopy::Message(queued) => is_passing(queued),
+                WaitingCopy::Latest(_, is_passing) => *is_passing,
+                WaitingCopy::Paged(_) => false,
             };
             let (passing, kept) = core::mem::take(line).into_iter().partition::<VecDeque<_>, _>(goes);
             *line = kept;
             gone.extend(passing);
             if let Some(flows) = flows {
-                let claim = |waiting: &Waiting| match waiting {
-                    Waiting::Message(queued) => claim_of(queued.message.standing().colour),
-                    Waiting::Paged(paged) => paged.claim(),
-                    Waiting::Latest(..) => Claim::Entitled,
+                let claim = |waiting: &WaitingCopy| match waiting {
+                    WaitingCopy::Message(queued) => claim_of(queued.message.standing().colour),
+                    WaitingCopy::Paged(paged) => paged.claim(),
+                    WaitingCopy::Latest(..) => Claim::Entitled,
                 };
                 gone.extend(flows.drain(goes, claim));
             }
@@ -451,14 +453,14 @@ impl Queue {
         self.weigh_in(Weighed::of(queued));
     }
 
-    fn leave(&mut self, waiting: Waiting) -> Option<Item> {
+    fn leave(&mut self, waiting: WaitingCopy) -> Option<Item> {
         if self.flows.as_ref().is_some_and(|flows| flows.scheduler.is_empty()) {
             self.flows = None;
         }
         let queued = match waiting {
-            Waiting::Message(queued) => queued,
-            Waiting::Latest(topic, is_passing) => self.latest.of_mut(is_passing).remove(&topic)?,
-            Waiting::Paged(paged) => {
+            WaitingCopy::Message(queued) => queued,
+            WaitingCopy::Latest(topic, is_passing) => self.latest.of_mut(is_passing).remove(&topic)?,
+            WaitingCopy::Paged(paged) => {
                 self.len -= 1;
                 self.bytes -= paged.size as usize;
                 self.paged -= 1;

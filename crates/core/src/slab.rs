@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<SlabSlot<T>>,
     free: Vec<u32>,
     len: usize,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct SlabSlot<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -37,7 +37,7 @@ impl<T> Slab<T> {
             slot.value = Some(value);
             return (index, slot.generation);
         }
-        self.slots.push(Slot { generation: 0, value: Some(value) });
+        self.slots.push(SlabSlot { generation: 0, value: Some(value) });
         ((self.slots.len() - 1) as u32, 0)
     }
 

@@ -16,7 +16,7 @@ use crate::state::ShardState;
 
 /// What is due. The numbers are positions and generations in the shard's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Due {
+pub(crate) enum DueTimer {
     /// Look whether this connection is still alive.
     KeepAlive { conn: u32, generation: u32 },
     /// Look whether this connection has stopped in the middle of a packet, or takes nothing any more.
@@ -30,11 +30,11 @@ pub(crate) enum Due {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Timers(BinaryHeap<Reverse<(Timestamp, Due)>>);
+pub(crate) struct Timers(BinaryHeap<Reverse<(Timestamp, DueTimer)>>);
 
 impl Timers {
     /// Sets a timer for this time, or for a minute from now if that is earlier; the answer is which.
-    pub(crate) fn set(&mut self, now: Timestamp, at: Timestamp, due: Due) -> Timestamp {
+    pub(crate) fn set(&mut self, now: Timestamp, at: Timestamp, due: DueTimer) -> Timestamp {
         let at = at.min(now + AHEAD_MAX);
         self.0.push(Reverse((at, due)));
         at
@@ -49,7 +49,7 @@ impl Timers {
     }
 
     /// A timer whose time has come, and what it was set to.
-    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, Due)> {
+    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, DueTimer)> {
         if self.next()? > now {
             return None;
         }
@@ -69,15 +69,21 @@ impl ShardState {
         while timers + self.work() - before < TIMER_WORK_PER_TURN_MAX {
             timers += 1;
             match self.timers.pop_due(now) {
-                Some((_, Due::KeepAlive { conn, generation })) => {
+                Some((_, DueTimer::KeepAlive { conn, generation })) => {
                     self.check_alive(ConnId { index: conn, generation }, now);
                 }
-                Some((_, Due::Progress { conn, generation })) => {
+                Some((_, DueTimer::Progress { conn, generation })) => {
                     self.check_progress(ConnId { index: conn, generation }, now);
                 }
-                Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
-                Some((at, Due::Overdue { session, generation })) => self.check_overdue(session, generation, at, now),
-                Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
+                Some((at, DueTimer::Session { session, generation })) => {
+                    self.check_session(session, generation, at, now);
+                }
+                Some((at, DueTimer::Overdue { session, generation })) => {
+                    self.check_overdue(session, generation, at, now);
+                }
+                Some((at, DueTimer::Release { session, generation })) => {
+                    self.check_release(session, generation, at, now);
+                }
                 None => return,
             }
             self.journal.end_whole();
@@ -99,7 +105,7 @@ mod tests {
 
     #[test]
     fn no_timer_is_set_further_ahead_than_a_minute() {
-        let (mut timers, due) = (Timers::default(), Due::KeepAlive { conn: 0, generation: 0 });
+        let (mut timers, due) = (Timers::default(), DueTimer::KeepAlive { conn: 0, generation: 0 });
         let now = Timestamp::from_secs_f64(5.0);
         assert_eq!(timers.set(now, Timestamp::MAX, due), Timestamp::from_secs_f64(65.0));
         assert_eq!(timers.set(now, Timestamp::from_secs_f64(6.0), due), Timestamp::from_secs_f64(6.0));

@@ -3,7 +3,7 @@
 //! Small on purpose: a silent client costs this and its descriptor, and no buffer.
 
 use tidegate_control::Timestamp;
-use tidegate_control::order::Place;
+use tidegate_control::order::ReadPlace;
 use tidegate_core::{ConnId, Progress};
 
 use crate::limits::{READ_BYTES_MAX, SCRATCH_BYTES};
@@ -27,7 +27,7 @@ pub(super) struct SocketConnection {
     /// When it was last known to have nothing unread.
     pub(super) dry_at: Timestamp,
     /// Its place among those that wait to be read.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ReadPlace>,
     pub(super) end: StreamEnd,
     /// The socket takes no more; its being writable will be told.
     pub(super) blocked: bool,

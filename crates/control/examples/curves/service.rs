@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::claim::{Claim, ClaimPlan};
-use tidegate_control::order::{Place, ReadOrder, Served, Standing};
+use tidegate_control::order::{ReadOrder, ReadPlace, Served, Standing};
 
 use crate::plot::{Axis, Curve, Figure, Shape};
 
@@ -18,7 +18,7 @@ struct Sender {
     due: f64,
     unread: u32,
     dry_at: Timestamp,
-    place: Option<Place>,
+    place: Option<ReadPlace>,
     /// Messages that were read in each second.
     served: [f64; SECONDS],
 }

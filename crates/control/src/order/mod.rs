@@ -35,7 +35,7 @@ use upkeep::SWEEP_MIN;
 
 /// The orders, the first first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Order {
+pub enum ServiceOrder {
     /// Below the fair share, and dry just now; or granted.
     Sparse,
     /// Within what is usual.
@@ -57,7 +57,7 @@ pub struct Standing {
 
 /// A flow that waits. Stale ones are harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ReadPlace {
     index: u32,
     generation: u32,
 }
@@ -68,9 +68,9 @@ pub struct Visit {
     /// The caller's name of the flow.
     pub key: u32,
     /// The flow's place.
-    pub place: Place,
+    pub place: ReadPlace,
     /// In which order it is served.
-    pub order: Order,
+    pub order: ServiceOrder,
     /// What it may take, at least 1. One message may be more than that, and is then paid for.
     pub units: u32,
     /// How long it has waited for this.
@@ -159,9 +159,9 @@ pub struct ReadOrder {
 /// The visit that goes on: its flow and its parent are in no list.
 #[derive(Clone, Copy, Debug)]
 struct Current {
-    place: Place,
+    place: ReadPlace,
     parent: u32,
-    order: Order,
+    order: ServiceOrder,
     tag: u64,
     weight: u32,
 }
@@ -178,7 +178,7 @@ impl ReadOrder {
     }
 
     /// A flow has something to read. `spent`: units that it was just served without being asked.
-    pub fn wait(&mut self, key: u32, parent: u64, standing: Standing, spent: u32, now: Timestamp) -> Place {
+    pub fn wait(&mut self, key: u32, parent: u64, standing: Standing, spent: u32, now: Timestamp) -> ReadPlace {
         let parent = self.parent(parent);
         let list = list_of(&standing, now);
         self.generations = self.generations.wrapping_add(1);
@@ -205,11 +205,11 @@ impl ReadOrder {
             self.account(parent, spent);
         }
         self.enlist(index, now);
-        Place { index, generation }
+        ReadPlace { index, generation }
     }
 
     /// A flow waits no more, for another reason than having been read.
-    pub fn leave(&mut self, place: Place) {
+    pub fn leave(&mut self, place: ReadPlace) {
         if self.is_current_flow(place) {
             self.flows[place.index as usize].is_waiting = false;
             return;
@@ -249,16 +249,16 @@ impl ReadOrder {
             parent.listed[order as usize] = false;
             let Some((index, flow_tag)) = self.take_flow(entry.key, order) else { continue };
             let flow = &mut self.flows[index as usize];
-            let place = Place { index, generation: flow.generation };
+            let place = ReadPlace { index, generation: flow.generation };
             let is_granted = flow.list == ParentList::Granted;
             let weight = if is_granted { flow.standing.grant.max(1) } else { flow.standing.weight.max(1) };
             flow.tag = flow_tag;
             let key = flow.key;
-            let weight = if order == Order::Sparse && !is_granted { 1 } else { weight };
+            let weight = if order == ServiceOrder::Sparse && !is_granted { 1 } else { weight };
             self.current = Some(Current { place, parent: entry.key, order, tag: entry.tag, weight });
             let units = match order {
-                Order::Sparse if !is_granted => SPARSE_UNITS - self.parents[entry.key as usize].n.min(1),
-                Order::Sparse | Order::Entitled => {
+                ServiceOrder::Sparse if !is_granted => SPARSE_UNITS - self.parents[entry.key as usize].n.min(1),
+                ServiceOrder::Sparse | ServiceOrder::Entitled => {
                     let tokens = tokens(key);
                     if tokens == 0 {
                         // Somebody else has used it, or it was a promise of another time.
@@ -267,8 +267,8 @@ impl ReadOrder {
                     }
                     tokens.min(self.quantum)
                 }
-                Order::Excess if self.is_due() => self.since_excess.div_ceil(self.excess_every() - 1).max(1),
-                Order::Excess => self.quantum,
+                ServiceOrder::Excess if self.is_due() => self.since_excess.div_ceil(self.excess_every() - 1).max(1),
+                ServiceOrder::Excess => self.quantum,
             };
             let waited = now.since(self.flows[index as usize].since);
             return Some(Visit { key, place, order, units, waited });
@@ -276,15 +276,15 @@ impl ReadOrder {
     }
 
     /// What the visit came to.
-    pub fn served(&mut self, place: Place, units: u32, result: Served, now: Timestamp) {
+    pub fn served(&mut self, place: ReadPlace, units: u32, result: Served, now: Timestamp) {
         let Some(current) = self.current.take_if(|current| current.place == place) else { return };
         let units = units.max(1);
         self.account(current.parent, units);
         self.since_excess = match current.order {
-            Order::Excess => self.since_excess.saturating_sub(units.saturating_mul(self.excess_every() - 1)),
+            ServiceOrder::Excess => self.since_excess.saturating_sub(units.saturating_mul(self.excess_every() - 1)),
             // Nobody saves up for a time at which nobody is there.
             _ if self.parents_in[ParentList::Excess as usize] == 0 => 0,
-            Order::Sparse | Order::Entitled => self.since_excess.saturating_add(units),
+            ServiceOrder::Sparse | ServiceOrder::Entitled => self.since_excess.saturating_add(units),
         };
         let parent = &mut self.parents[current.parent as usize];
         parent.tags[current.order as usize] = current.tag + charge(units, current.weight);
@@ -318,12 +318,12 @@ impl ReadOrder {
         self.list_parent(parent);
     }
 
-    fn order_of_next(&self) -> Option<Order> {
-        let has = |order: Order| !self.orders[order as usize].is_empty();
-        if has(Order::Excess) && self.is_due() {
-            return Some(Order::Excess);
+    fn order_of_next(&self) -> Option<ServiceOrder> {
+        let has = |order: ServiceOrder| !self.orders[order as usize].is_empty();
+        if has(ServiceOrder::Excess) && self.is_due() {
+            return Some(ServiceOrder::Excess);
         }
-        [Order::Sparse, Order::Entitled, Order::Excess].into_iter().find(|order| has(*order))
+        [ServiceOrder::Sparse, ServiceOrder::Entitled, ServiceOrder::Excess].into_iter().find(|order| has(*order))
     }
 
     /// Rule 6.
@@ -337,13 +337,13 @@ impl ReadOrder {
     }
 
     /// Takes the next flow of a parent that is served in this order out of its list.
-    fn take_flow(&mut self, parent: u32, order: Order) -> Option<(u32, u64)> {
+    fn take_flow(&mut self, parent: u32, order: ServiceOrder) -> Option<(u32, u64)> {
         let is_sparse = self.is_sparse(parent);
         let lists: &[ParentList] = match order {
-            Order::Sparse if is_sparse => &[ParentList::Granted, ParentList::Entitled, ParentList::Excess],
-            Order::Sparse => &[ParentList::Granted],
-            Order::Entitled => &[ParentList::Entitled],
-            Order::Excess => &[ParentList::Excess],
+            ServiceOrder::Sparse if is_sparse => &[ParentList::Granted, ParentList::Entitled, ParentList::Excess],
+            ServiceOrder::Sparse => &[ParentList::Granted],
+            ServiceOrder::Entitled => &[ParentList::Entitled],
+            ServiceOrder::Excess => &[ParentList::Excess],
         };
         for list in lists {
             while let Some(entry) = self.parents[parent as usize].lists[*list as usize].pop() {
@@ -433,12 +433,12 @@ impl ReadOrder {
         is_entry(&self.flows, index, stamp)
     }
 
-    fn flow(&self, place: Place) -> Option<&ReadFlow> {
+    fn flow(&self, place: ReadPlace) -> Option<&ReadFlow> {
         let flow = self.flows.get(place.index as usize)?;
         (flow.is_waiting && flow.generation == place.generation).then_some(flow)
     }
 
-    fn is_current_flow(&self, place: Place) -> bool {
+    fn is_current_flow(&self, place: ReadPlace) -> bool {
         self.current.is_some_and(|current| current.place == place)
     }
 }

@@ -25,7 +25,7 @@ struct Sender {
     rate: u64,
     refill: u64,
     served: u64,
-    place: Option<Place>,
+    place: Option<ReadPlace>,
     /// Turns since it began to wait, and the longest that it ever waited.
     waits: u64,
     longest: u64,
@@ -186,7 +186,7 @@ fn a_flow_that_leaves_in_the_middle_of_its_visit_is_gone_and_the_others_go_on() 
     let (first, second) = (order.wait(1, 1, STRANGER, 0, at(0)), order.wait(2, 1, STRANGER, 0, at(0)));
     order.begin_turn(100, at(0));
     let visit = order.next(at(0), |_| 0).unwrap();
-    assert_eq!((visit.key, visit.place, visit.order), (1, first, Order::Sparse));
+    assert_eq!((visit.key, visit.place, visit.order), (1, first, ServiceOrder::Sparse));
     order.leave(first);
     order.served(first, 1, Served::More(STRANGER), at(0));
     assert_eq!(order.len(), 1);
@@ -208,13 +208,13 @@ fn a_token_that_comes_while_one_waits_moves_it_up() {
     }
     order.begin_turn(8, at(9));
     let visit = order.next(at(9), |_| 1).unwrap();
-    assert_eq!((visit.key, visit.order), (1, Order::Excess), "as all others");
+    assert_eq!((visit.key, visit.order), (1, ServiceOrder::Excess), "as all others");
     order.served(visit.place, 4, Served::More(promise), at(9));
     order.begin_turn(8, at(10));
     let visit = order.next(at(10), |_| 1).unwrap();
-    assert_eq!((visit.key, visit.order, visit.units), (1, Order::Entitled, 1));
+    assert_eq!((visit.key, visit.order, visit.units), (1, ServiceOrder::Entitled, 1));
     order.served(visit.place, 1, Served::More(Standing { entitled_at: at(20), ..STRANGER }), at(10));
-    assert_eq!(order.next(at(10), |_| 1).unwrap().order, Order::Excess);
+    assert_eq!(order.next(at(10), |_| 1).unwrap().order, ServiceOrder::Excess);
 }
 
 #[test]

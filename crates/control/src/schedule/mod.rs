@@ -122,12 +122,12 @@ pub enum Pushed<T> {
     /// evictions, but never more than its cost. Not under [`SchedulerRule::Strict`].
     Full(T),
     /// It will not be queued.
-    Refused(T, Refusal),
+    Refused(T, ScheduleRefusal),
 }
 
 /// Why an item was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Refusal {
+pub enum ScheduleRefusal {
     /// There is no room, and the rule drops the newcomer.
     PoolFull,
     /// The flow's identifier is `flows_max` or more.
@@ -295,12 +295,12 @@ impl<T> Scheduler<T> {
     pub fn push_as(&mut self, flow: FlowId, item: T, cost: u32, claim: Claim) -> Pushed<T> {
         let cost = cost.clamp(1, self.cost_max);
         if self.know(flow).is_err() {
-            return Pushed::Refused(item, Refusal::FlowOverMaximum);
+            return Pushed::Refused(item, ScheduleRefusal::FlowOverMaximum);
         }
         if self.pool.is_full(cost) {
             return match self.order {
                 RuleState::Drr(_) | RuleState::Claims(_) => Pushed::Full(item),
-                RuleState::Strict(_) => Pushed::Refused(item, Refusal::PoolFull),
+                RuleState::Strict(_) => Pushed::Refused(item, ScheduleRefusal::PoolFull),
             };
         }
         let is_first = self.pool.put(flow.0, item, cost) == 1;

@@ -48,7 +48,7 @@ fn unknown_flows_are_answered() {
     for rule in SchedulerRule::ALL {
         let mut scheduler = config(*rule).build().unwrap();
         for flow in [6, u32::MAX].map(FlowId) {
-            assert_eq!(scheduler.push(flow, 1, 1), Pushed::Refused(1, Refusal::FlowOverMaximum));
+            assert_eq!(scheduler.push(flow, 1, 1), Pushed::Refused(1, ScheduleRefusal::FlowOverMaximum));
             let error = scheduler.set_weight(flow, 1).unwrap_err();
             assert_eq!(error, FlowOverMaximum { flow, flows_max: 6 });
             assert!(scheduler.set_order(flow, 1).is_err());
@@ -153,7 +153,7 @@ fn strict_rule_drops_the_newcomer_whoever_it_is() {
     let mut scheduler = config(SchedulerRule::Strict).build().unwrap();
     scheduler.set_order(FlowId(1), 1).unwrap();
     (0..12).for_each(|item| push(&mut scheduler, 0, item, 1));
-    assert_eq!(scheduler.push(FlowId(1), 99, 1), Pushed::Refused(99, Refusal::PoolFull));
+    assert_eq!(scheduler.push(FlowId(1), 99, 1), Pushed::Refused(99, ScheduleRefusal::PoolFull));
     assert!(scheduler.pop().is_some());
     push(&mut scheduler, 1, 99, 1);
     assert_eq!(scheduler.pop().unwrap().item, 99);

@@ -30,7 +30,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::shard::ConnId;
 use crate::state::ShardState;
-use crate::timers::Due;
+use crate::timers::DueTimer;
 
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -164,7 +164,7 @@ impl ShardState {
             return;
         }
         let generation = self.sessions.generation(index).unwrap_or(0);
-        let at = self.timers.set(now, next, Due::Release { session: index, generation });
+        let at = self.timers.set(now, next, DueTimer::Release { session: index, generation });
         if let Some(session) = self.sessions.get_mut(index) {
             session.wake_at = Some(at);
         }

@@ -19,7 +19,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, Rhythm, RhythmConfig, RhythmPlan, RhythmRule};
 
 use super::Gate;
-use super::publisher::{Pin, Trouble};
+use super::publisher::{Pin, PublisherTrouble};
 use crate::limits::LIMITS_MAX;
 use crate::session::Session;
 use crate::settings::Rate;
@@ -36,7 +36,7 @@ pub enum Whom {
 
 /// What was said of single clients and users.
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ClientLimits {
     rates: Table,
     grants: Table,
     /// How users stand with the limits that their clients have together.
@@ -45,7 +45,7 @@ pub(crate) struct Limits {
 
 type Table = HashMap<Whom, Rate, FixedState>;
 
-impl Limits {
+impl ClientLimits {
     pub(crate) fn new(seed: u64) -> Self {
         let state = FixedState::with_seed(seed);
         Self {
@@ -166,7 +166,7 @@ impl ShardState {
             limits.users.insert(Arc::clone(user), Rhythm::pin(plan, rate.interval(), now));
         }
         let same = |old: &Pin, new: &Pin| old.rate == new.rate && old.user == new.user;
-        let before = publishers.trouble(slot).and_then(|trouble: &Trouble| trouble.pin.as_deref());
+        let before = publishers.trouble(slot).and_then(|trouble: &PublisherTrouble| trouble.pin.as_deref());
         if match (before, &pin) {
             (None, None) => true,
             (Some(old), Some(new)) => same(old, new),

@@ -149,7 +149,7 @@ pub(crate) struct Gate {
     publishers: Publishers,
     /// The connection that is read now had not been read dry for a second.
     is_unread: bool,
-    limits: limits::Limits,
+    limits: limits::ClientLimits,
     /// The limit for everybody has changed; applied in the next turn.
     has_new_limits: bool,
     /// When a connection was last cut for want of memory.
@@ -186,7 +186,7 @@ impl Gate {
             level: Level::Calm,
             publishers: Publishers::new(seed),
             is_unread: false,
-            limits: limits::Limits::new(seed),
+            limits: limits::ClientLimits::new(seed),
             has_new_limits: false,
             shed_at: Timestamp::ZERO,
             excess_stored_at: Timestamp::ZERO,

@@ -17,7 +17,7 @@ use crate::settings::Rate;
 /// Nothing in here has an alignment: fields of one byte leave no gaps.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    pub(super) key: Key,
+    pub(super) key: PublisherKey,
     /// Who it belongs to: 48 bits.
     parent: [u8; 6],
     /// What it is used to, and what it sent of late.
@@ -39,9 +39,9 @@ const _: () = assert!(size_of::<Option<Publisher>>() <= 81, "a publisher that do
 /// they share a rhythm, as the connections of one user do; neither sees anything of the other. Nobody can bring it
 /// about: without the seed a name is as good as any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key([u8; 7]);
+pub(super) struct PublisherKey([u8; 7]);
 
-impl Key {
+impl PublisherKey {
     pub(super) fn new(hash: u64) -> Self {
         let [a, b, c, d, e, f, g, _] = hash.to_le_bytes();
         Self([a, b, c, d, e, f, g])
@@ -56,7 +56,7 @@ impl Key {
 
 /// What is remembered of a publisher that was ever slowed, refused, limited or disconnected.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
+pub(crate) struct PublisherTrouble {
     /// Set by the operator: the rate, and the plan that goes with it.
     pub(crate) pin: Option<Box<Pin>>,
     /// While an episode of being slowed goes on: since when, and until when its latest message waits.
@@ -97,7 +97,7 @@ pub(crate) enum Patience {
 }
 
 impl Publisher {
-    pub(super) fn new(key: Key, parent: u64, rhythm: Rhythm) -> Self {
+    pub(super) fn new(key: PublisherKey, parent: u64, rhythm: Rhythm) -> Self {
         let [a, b, c, d, e, f, ..] = parent.to_le_bytes();
         let parent = [a, b, c, d, e, f];
         Self { key, parent, claim: Claim::default(), rhythm, band: Band::ABSENT, told: Band::LEARNING, flags: 0 }
@@ -233,7 +233,7 @@ impl Publisher {
 /// Facts about a publisher, a bit each. Two more bits are its class.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flag {
-    /// There is a `Trouble`.
+    /// There is a `PublisherTrouble`.
     Troubled = 1,
     /// A connection publishes as this principal; how many, if more, is in a table of its own.
     Connected = 2,
@@ -249,7 +249,7 @@ const CLASS_SHIFT: u32 = 6;
 /// A refusal for want of room is shown for so long after there should be some: whoever was refused comes back within it.
 const RECEIVERS_FULL_SHOWN: Duration = Duration::from_secs(2);
 
-impl Trouble {
+impl PublisherTrouble {
     /// When a message was refused or dropped last.
     pub(crate) fn refused_at(&self) -> Option<Timestamp> {
         (self.run.refused > 0).then_some(self.run.last)
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn f136_a_ban_grows_is_capped_and_is_forgotten_after_an_hour() {
-        let mut trouble = Trouble::default();
+        let mut trouble = PublisherTrouble::default();
         let at = |secs: u32| Timestamp::from_secs_f64(f64::from(10_000 + secs));
         let bans: alloc::vec::Vec<_> = (0..12).map(|n| trouble.strike(at(n * 60)).map(|it| it.as_secs())).collect();
         let expected = [0, 0, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600];
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn patience_ends_with_refusals_that_go_on_and_returns_with_a_pause() {
-        let mut trouble = Trouble::default();
+        let mut trouble = PublisherTrouble::default();
         let mut refuse =
             |secs: u32| trouble.note_refused(Duration::from_secs(30), Timestamp::from_secs_f64(secs.into()));
         assert!((1000..=1150).step_by(10).all(|secs| refuse(secs) == Patience::Left));
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn flags_and_class_do_not_touch_each_other() {
         let plan = RhythmConfig::default().build().unwrap();
-        let mut publisher = Publisher::new(Key::new(1), 0, Rhythm::new(&plan));
+        let mut publisher = Publisher::new(PublisherKey::new(1), 0, Rhythm::new(&plan));
         assert_eq!(publisher.class(), None);
         publisher.set(Flag::Troubled, true);
         for class in [ClassId::LOW, ClassId::HIGH, ClassId::NORMAL] {
@@ -334,7 +334,7 @@ mod tests {
     fn f129_a_rhythm_that_has_become_four_times_as_fast_is_told_once() {
         let plan = RhythmConfig::default().build().unwrap();
         let mut told = alloc::vec::Vec::new();
-        let mut publisher = Publisher::new(Key::new(1), 0, Rhythm::new(&plan));
+        let mut publisher = Publisher::new(PublisherKey::new(1), 0, Rhythm::new(&plan));
         for secs in [16, 10, 5, 4, 3, 2, 1] {
             publisher.rhythm = Rhythm::resume(&plan, Duration::from_secs(secs), Timestamp::ZERO);
             told.extend(publisher.begin_second().map(|(before, now)| (before.as_secs(), now.as_secs())));

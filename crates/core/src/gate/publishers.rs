@@ -24,7 +24,7 @@ use tidegate_control::rank::{Band, Bands};
 use tidegate_control::rhythm::Rhythm;
 
 use super::parents::Parents;
-use super::publisher::{Flag, Key, Publisher, Trouble};
+use super::publisher::{Flag, Publisher, PublisherKey, PublisherTrouble};
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::limits::{PUBLISHERS_IDLE_MAX, STRANGERS_IDLE_MAX};
@@ -37,7 +37,7 @@ pub(crate) struct Publishers {
     by_key: HashTable<u32>,
     table: Vec<Option<Publisher>>,
     free: Vec<u32>,
-    troubles: HashMap<u32, Trouble, FixedState>,
+    troubles: HashMap<u32, PublisherTrouble, FixedState>,
     /// Connections beyond the first, of those that have several.
     more: HashMap<u32, u32, FixedState>,
     /// Those without a connection; and those of them whose rhythm is not known.
@@ -120,18 +120,21 @@ impl Publishers {
 
     /// With its trouble, if it ever had any, and what there is to know of parents.
     #[inline]
-    pub(crate) fn get_all(&mut self, slot: u32) -> Option<(&mut Publisher, Option<&mut Trouble>, &mut Parents)> {
+    pub(crate) fn get_all(
+        &mut self,
+        slot: u32,
+    ) -> Option<(&mut Publisher, Option<&mut PublisherTrouble>, &mut Parents)> {
         let publisher = self.table.get_mut(slot as usize)?.as_mut()?;
         let trouble = if publisher.has(Flag::Troubled) { self.troubles.get_mut(&slot) } else { None };
         Some((publisher, trouble, &mut self.parents))
     }
 
-    pub(crate) fn trouble(&self, slot: u32) -> Option<&Trouble> {
+    pub(crate) fn trouble(&self, slot: u32) -> Option<&PublisherTrouble> {
         self.troubles.get(&slot)
     }
 
     /// From now on there is something to remember.
-    pub(crate) fn trouble_mut(&mut self, slot: u32) -> Option<&mut Trouble> {
+    pub(crate) fn trouble_mut(&mut self, slot: u32) -> Option<&mut PublisherTrouble> {
         self.get_mut(slot)?.set(Flag::Troubled, true);
         Some(self.troubles.entry(slot).or_default())
     }
@@ -267,13 +270,13 @@ impl Publishers {
         }
     }
 
-    fn key(&self, name: &str) -> Key {
+    fn key(&self, name: &str) -> PublisherKey {
         let mut hasher = keyed(self.seed);
         hasher.write(name.as_bytes());
-        Key::new(hasher.finish())
+        PublisherKey::new(hasher.finish())
     }
 
-    fn find_key(&self, key: Key) -> Option<u32> {
+    fn find_key(&self, key: PublisherKey) -> Option<u32> {
         let is_it = |slot: &u32| self.get(*slot).is_some_and(|publisher| publisher.key == key);
         self.by_key.find(key.hash(), is_it).copied()
     }

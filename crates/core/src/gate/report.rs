@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 
-use super::publisher::Trouble;
+use super::publisher::PublisherTrouble;
 use super::publishers::key_of;
 use crate::session::Session;
 use crate::state::ShardState;
@@ -83,7 +83,7 @@ impl ShardState {
             dropped: trouble.map_or(0, |trouble| trouble.dropped),
             slowed_until: slowed.map(|(_, until)| until),
             slowed_since: slowed.map(|(since, _)| since),
-            refused_at: trouble.and_then(Trouble::refused_at),
+            refused_at: trouble.and_then(PublisherTrouble::refused_at),
             are_receivers_full: trouble.is_some_and(|trouble| trouble.are_receivers_full(now)),
         })
     }

@@ -32,7 +32,7 @@ use tidegate_control::rhythm::{Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdi
 use tidegate_wire_mqtt::Delivery;
 
 use super::hold::{Answer, Held, HoldQueue};
-use super::publisher::{Publisher, Trouble};
+use super::publisher::{Publisher, PublisherTrouble};
 use super::publishers::key_of;
 use super::refuse::Cause;
 use super::{Admission, Arrival, Gate, Kind};
@@ -221,7 +221,7 @@ impl ShardState {
     }
 
     /// What is remembered against the publisher of a session: from now on something is.
-    pub(super) fn trouble_of(&mut self, index: u32) -> Option<&mut Trouble> {
+    pub(super) fn trouble_of(&mut self, index: u32) -> Option<&mut PublisherTrouble> {
         let slot = self.sessions.get(index)?.publisher?;
         self.gate.publishers.trouble_mut(slot)
     }

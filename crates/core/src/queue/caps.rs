@@ -11,8 +11,8 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_control::schedule::FlowId;
 
-use super::flows::{Flow, SHARED};
-use super::{Bounds, Item, Queue, Waiting, is_latest, is_passing};
+use super::flows::{QueueFlow, SHARED};
+use super::{Bounds, Item, Queue, WaitingCopy, is_latest, is_passing};
 use crate::classes::{ClassId, OnFull, Priority};
 use crate::session::Queued;
 
@@ -44,7 +44,7 @@ impl Queue {
             return false;
         }
         while self.is_class_full(class, size, bounds) {
-            let own = Flow::of(queued);
+            let own = QueueFlow::of(queued);
             let victim = match on_full {
                 OnFull::DropNewest | OnFull::Refuse => None,
                 OnFull::DropOldest if self.leads(own, class) && !self.is_worth_more(own, queued) => self.evict_led(own),
@@ -96,7 +96,7 @@ impl Queue {
                 let leads = |place: &FlowId| self.class_of(flows.scheduler.first(*place)) == Some(class);
                 let places = flows.places.iter().filter(|(_, place)| leads(place));
                 let by_length =
-                    |(flow, place): &(&Flow, &FlowId)| (flows.scheduler.flow_backlog(**place), flow.origin());
+                    |(flow, place): &(&QueueFlow, &FlowId)| (flows.scheduler.flow_backlog(**place), flow.origin());
                 places.max_by_key(by_length).map(|(flow, _)| *flow)
             }
         }?;
@@ -104,7 +104,7 @@ impl Queue {
     }
 
     /// The first message of a flow that [`Self::leads`] has looked at.
-    fn evict_led(&mut self, flow: Flow) -> Option<Queued> {
+    fn evict_led(&mut self, flow: QueueFlow) -> Option<Queued> {
         let waiting = match &mut self.flows {
             Some(flows) => flows.evict(flow)?,
             None => self.line.pop_front()?,
@@ -113,7 +113,7 @@ impl Queue {
     }
 
     /// Takes out what is known to be in memory.
-    fn leave_here(&mut self, waiting: Waiting) -> Option<Queued> {
+    fn leave_here(&mut self, waiting: WaitingCopy) -> Option<Queued> {
         match self.leave(waiting)? {
             Item::Message(queued) => Some(queued),
             Item::Paged(_) => None,
@@ -121,12 +121,12 @@ impl Queue {
     }
 
     /// Whether the oldest message of a flow is of this class.
-    fn leads(&self, flow: Flow, class: ClassId) -> bool {
+    fn leads(&self, flow: QueueFlow, class: ClassId) -> bool {
         self.class_of(self.first_in(flow)) == Some(class)
     }
 
     /// The oldest message of a flow.
-    pub(super) fn first_in(&self, flow: Flow) -> Option<&Waiting> {
+    pub(super) fn first_in(&self, flow: QueueFlow) -> Option<&WaitingCopy> {
         match &self.flows {
             None if self.line_flow == Some(flow) => self.line.front(),
             None => None,
@@ -134,16 +134,16 @@ impl Queue {
         }
     }
 
-    fn class_of(&self, waiting: Option<&Waiting>) -> Option<ClassId> {
+    fn class_of(&self, waiting: Option<&WaitingCopy>) -> Option<ClassId> {
         self.seen(waiting?).map(|queued| queued.message.class())
     }
 
     /// The message that would leave.
-    pub(super) fn seen<'a>(&'a self, waiting: &'a Waiting) -> Option<&'a Queued> {
+    pub(super) fn seen<'a>(&'a self, waiting: &'a WaitingCopy) -> Option<&'a Queued> {
         match waiting {
-            Waiting::Message(queued) => Some(queued),
-            Waiting::Latest(topic, is_passing) => self.latest.get(topic, *is_passing),
-            Waiting::Paged(_) => None,
+            WaitingCopy::Message(queued) => Some(queued),
+            WaitingCopy::Latest(topic, is_passing) => self.latest.get(topic, *is_passing),
+            WaitingCopy::Paged(_) => None,
         }
     }
 

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use tidegate_control::schedule::{Claim, FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 use tidegate_wire_mqtt::QoS;
 
-use super::{Queue, Waiting, is_passing};
+use super::{Queue, WaitingCopy, is_passing};
 use crate::classes::{Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
 use crate::message::{Colour, Publication, Standing};
@@ -15,14 +15,14 @@ use crate::session::Queued;
 
 /// Messages that keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Flow {
+pub(super) enum QueueFlow {
     /// All there are.
     All,
     /// Those of a publisher, with the class that their topics tell, if they do.
     Publisher(u64, Option<u8>),
 }
 
-impl Flow {
+impl QueueFlow {
     pub(super) fn of(queued: &Queued) -> Self {
         Self::new(queued.message.origin(), queued.message.standing())
     }
@@ -44,8 +44,8 @@ impl Flow {
 
 /// Where a message belongs.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) flow: Flow,
+pub(super) struct QueuePlace {
+    pub(super) flow: QueueFlow,
     pub(super) size: usize,
     pub(super) weight: u32,
     /// None if it is not known: then the flow stays where it is.
@@ -55,13 +55,20 @@ pub(super) struct Place {
     pub(super) claim: Claim,
 }
 
-impl Place {
+impl QueuePlace {
     pub(super) fn of(queued: &Queued, priority: &Priority) -> Self {
         let message = &queued.message;
         let standing = message.standing();
         let weight = priority.classes.weight(standing.class);
         let Standing { rate, parent, colour, .. } = *standing;
-        Self { flow: Flow::of(queued), size: message.size(), weight, rate: Some(rate), parent, claim: claim_of(colour) }
+        Self {
+            flow: QueueFlow::of(queued),
+            size: message.size(),
+            weight,
+            rate: Some(rate),
+            parent,
+            claim: claim_of(colour),
+        }
     }
 
     fn parent_key(&self) -> u64 {
@@ -70,7 +77,7 @@ impl Place {
 }
 
 /// Flows of a parent share what one gets. Of whom nothing is known is its own.
-fn parent_key(flow: Flow, parent: u64) -> u64 {
+fn parent_key(flow: QueueFlow, parent: u64) -> u64 {
     if parent == 0 { flow.origin() | 1 << 63 } else { parent }
 }
 
@@ -93,7 +100,7 @@ pub(crate) struct Share {
 impl Queue {
     /// What the publisher of a message has of this queue.
     pub(crate) fn share_of(&self, publication: &Publication<'_>) -> Share {
-        let flow = Flow::of_publication(publication);
+        let flow = QueueFlow::of_publication(publication);
         if let Some(flows) = &self.flows {
             return flows.share_of(flow, publication.standing.parent);
         }
@@ -103,15 +110,15 @@ impl Queue {
 
     /// Whether a full queue would lose nothing but an older message of the same publisher for this one, of no less worth.
     pub(crate) fn is_own_loss(&self, publication: &Publication<'_>, qos: QoS) -> bool {
-        let flow = Flow::of_publication(publication);
+        let flow = QueueFlow::of_publication(publication);
         let is_longest = match &self.flows {
             Some(flows) => flows.is_longest(flow, claim_of(publication.standing.colour)),
             None => self.line_flow == Some(flow) && self.pages.is_none(),
         };
-        let is_worth_more = |first: &Waiting| match first {
-            Waiting::Message(queued) => is_passing(queued),
-            Waiting::Latest(_, is_passing) => *is_passing,
-            Waiting::Paged(_) => false,
+        let is_worth_more = |first: &WaitingCopy| match first {
+            WaitingCopy::Message(queued) => is_passing(queued),
+            WaitingCopy::Latest(_, is_passing) => *is_passing,
+            WaitingCopy::Paged(_) => false,
         };
         is_longest && (qos == QoS::AtMostOnce || !self.first_in(flow).is_none_or(is_worth_more))
     }
@@ -119,11 +126,11 @@ impl Queue {
 
 #[derive(Debug)]
 pub(super) struct Flows {
-    pub(super) scheduler: Scheduler<Waiting>,
+    pub(super) scheduler: Scheduler<WaitingCopy>,
     /// A flow keeps its place when it has nothing waiting, or its debts would be forgotten with it.
-    pub(super) places: HashMap<Flow, FlowId, FixedState>,
+    pub(super) places: HashMap<QueueFlow, FlowId, FixedState>,
     /// The same, the other way round.
-    by_place: Vec<Option<Flow>>,
+    by_place: Vec<Option<QueueFlow>>,
     free: Vec<FlowId>,
 }
 
@@ -148,9 +155,9 @@ impl Flows {
     }
 
     /// Queues an item, or gives it back.
-    pub(super) fn push(&mut self, to: Place, waiting: Waiting) -> Option<Waiting> {
+    pub(super) fn push(&mut self, to: QueuePlace, waiting: WaitingCopy) -> Option<WaitingCopy> {
         let place = self.place(to.flow);
-        let Place { size, weight, rate, claim, .. } = to;
+        let QueuePlace { size, weight, rate, claim, .. } = to;
         // Each rule looks at some of them; none fails for a flow that has a place.
         let _ = self.scheduler.set_weight(place, weight);
         let _ = self.scheduler.set_parent(place, to.parent_key());
@@ -164,30 +171,34 @@ impl Flows {
     }
 
     /// Where [`Scheduler::evict_longest`] would take from; none if that is those who share a place.
-    pub(super) fn longest(&self) -> Option<Flow> {
+    pub(super) fn longest(&self) -> Option<QueueFlow> {
         let longest = self.scheduler.longest()?;
         self.by_place.get(longest.0 as usize).copied().flatten()
     }
 
     /// Whether this flow is as good as the longest for a message with this claim.
-    fn is_longest(&self, flow: Flow, claim: Claim) -> bool {
+    fn is_longest(&self, flow: QueueFlow, claim: Claim) -> bool {
         self.places.get(&flow).is_some_and(|place| self.scheduler.is_longest(*place, claim))
     }
 
     /// What a flow of this parent has.
-    pub(super) fn share_of(&self, flow: Flow, parent: u64) -> Share {
+    pub(super) fn share_of(&self, flow: QueueFlow, parent: u64) -> Share {
         let own = self.places.get(&flow).map_or(0, |place| self.scheduler.flow_len(*place)) as usize;
         let (of_parent, flows) = self.scheduler.parent_share(parent_key(flow, parent));
         Share { own, flows: flows.max(1), of_parent, parents: self.scheduler.busy_parents().max(1) }
     }
 
-    pub(super) fn evict(&mut self, flow: Flow) -> Option<Waiting> {
+    pub(super) fn evict(&mut self, flow: QueueFlow) -> Option<WaitingCopy> {
         let place = self.places.get(&flow)?;
         Some(self.scheduler.evict(*place)?.item)
     }
 
     /// Takes out what `goes`; the rest stays in order, and keeps its claim.
-    pub(super) fn drain(&mut self, goes: impl Fn(&Waiting) -> bool, claim: impl Fn(&Waiting) -> Claim) -> Vec<Waiting> {
+    pub(super) fn drain(
+        &mut self,
+        goes: impl Fn(&WaitingCopy) -> bool,
+        claim: impl Fn(&WaitingCopy) -> Claim,
+    ) -> Vec<WaitingCopy> {
         let mut gone = Vec::new();
         let places: Vec<FlowId> = self.places.values().copied().chain([SHARED]).collect();
         for place in places {
@@ -205,12 +216,12 @@ impl Flows {
         gone
     }
 
-    fn place(&mut self, flow: Flow) -> FlowId {
+    fn place(&mut self, flow: QueueFlow) -> FlowId {
         if let Some(place) = self.places.get(&flow) {
             return *place;
         }
         // Whose they are is not known, or something of this flow may wait there.
-        if flow == Flow::All || self.scheduler.flow_len(SHARED) > 0 {
+        if flow == QueueFlow::All || self.scheduler.flow_len(SHARED) > 0 {
             return SHARED;
         }
         let next = FlowId(self.places.len() as u32 + self.free.len() as u32);

@@ -22,8 +22,8 @@ use tidegate_control::Timestamp;
 use tidegate_control::schedule::Claim;
 use tidegate_wire_mqtt::QoS;
 
-use super::flows::{Flow, Place};
-use super::{Item, Next, Queue, Waiting, is_passing};
+use super::flows::{QueueFlow, QueuePlace};
+use super::{Item, NextMessage, Queue, WaitingCopy, is_passing};
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority};
 use crate::message::{Colour, Message};
 use crate::persist::Spot;
@@ -48,9 +48,9 @@ const _: () = assert!(size_of::<Paged>() == 32, "as small as it says");
 
 impl Paged {
     /// Where it belongs, if that is its flow, and its publisher belongs to `parent`.
-    pub(super) fn belongs(&self, flow: Flow, parent: u64, priority: &Priority) -> Place {
+    pub(super) fn belongs(&self, flow: QueueFlow, parent: u64, priority: &Priority) -> QueuePlace {
         let weight = priority.classes.weight(self.class);
-        Place { flow, size: self.size as usize, weight, rate: None, parent, claim: self.claim() }
+        QueuePlace { flow, size: self.size as usize, weight, rate: None, parent, claim: self.claim() }
     }
 
     pub(super) fn claim(&self) -> Claim {
@@ -77,7 +77,7 @@ pub const ID_SETS_MAX: usize = 255;
 
 /// What comes before and behind line and flows.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub(super) struct QueuePages {
     /// Chosen to go out next, by the order of choice.
     chosen: BTreeMap<u64, Item>,
     chosen_bytes: usize,
@@ -97,7 +97,7 @@ pub(super) struct Pages {
     is_listed: bool,
 }
 
-impl Pages {
+impl QueuePages {
     pub(super) fn len(&self) -> usize {
         self.chosen.len() + self.held.len()
     }
@@ -112,24 +112,24 @@ impl Pages {
     }
 
     /// What comes before everything else.
-    pub(super) fn first(&self) -> Option<Next> {
+    pub(super) fn first(&self) -> Option<NextMessage> {
         self.chosen.first_key_value().map(|(_, item)| match item {
-            Item::Message(queued) => Next::Message(queued.qos),
-            Item::Paged(_) => Next::OnDisk,
+            Item::Message(queued) => NextMessage::Message(queued.qos),
+            Item::Paged(_) => NextMessage::OnDisk,
         })
     }
 
     /// Whose that is, if it is known, and its quality of service.
-    pub(super) fn first_flow(&self) -> Option<(Option<Flow>, QoS)> {
+    pub(super) fn first_flow(&self) -> Option<(Option<QueueFlow>, QoS)> {
         self.chosen.first_key_value().map(|(_, item)| match item {
-            Item::Message(queued) => (Some(Flow::of(queued)), queued.qos),
+            Item::Message(queued) => (Some(QueueFlow::of(queued)), queued.qos),
             Item::Paged(paged) => (None, paged.qos),
         })
     }
 
     /// What comes when nothing else is left.
-    pub(super) fn last(&self) -> Option<Next> {
-        self.held.front().map(|(_, queued)| Next::Message(queued.qos))
+    pub(super) fn last(&self) -> Option<NextMessage> {
+        self.held.front().map(|(_, queued)| NextMessage::Message(queued.qos))
     }
 
     pub(super) fn take_first(&mut self) -> Option<Item> {
@@ -142,8 +142,9 @@ impl Pages {
     }
 
     /// The same, if it is known to be of this flow.
-    pub(super) fn take_first_of(&mut self, flow: Flow) -> Option<Item> {
-        let is_of_flow = matches!(self.chosen.first_key_value()?.1, Item::Message(queued) if Flow::of(queued) == flow);
+    pub(super) fn take_first_of(&mut self, flow: QueueFlow) -> Option<Item> {
+        let is_of_flow =
+            matches!(self.chosen.first_key_value()?.1, Item::Message(queued) if QueueFlow::of(queued) == flow);
         if is_of_flow { self.take_first() } else { None }
     }
 
@@ -245,7 +246,7 @@ impl Queue {
             && pages.held.front().is_some_and(|(turn, _)| is_kept(*turn))
         {
             let Some(Item::Message(queued)) = pages.take_last() else { return };
-            let place = Place::of(&queued, priority);
+            let place = QueuePlace::of(&queued, priority);
             let size = queued.message.size();
             let is_pageable = self.here + size > window && !priority.is_capped(queued.message.class());
             let paged = if is_pageable { pages.page(&queued) } else { None };
@@ -268,15 +269,15 @@ impl Queue {
         let number = self.pages.get_or_insert_default().ids_number(ids).unwrap_or(0);
         let paged = Paged { ids: number, ..paged };
         // The flow of those to the same topic that come now.
-        let flow = Flow::Publisher(origin, is_by_topic.then(|| paged.class.bits()));
+        let flow = QueueFlow::Publisher(origin, is_by_topic.then(|| paged.class.bits()));
         self.put_paged(paged, paged.belongs(flow, 0, priority), priority);
     }
 
-    fn put_paged(&mut self, paged: Paged, place: Place, priority: &Priority) {
+    fn put_paged(&mut self, paged: Paged, place: QueuePlace, priority: &Priority) {
         self.len += 1;
         self.bytes += paged.size as usize;
         self.paged += 1;
-        self.put(place, Waiting::Paged(paged), priority);
+        self.put(place, WaitingCopy::Paged(paged), priority);
     }
 
     /// Whether it is time to ask for a page: little of the last one is left, and what follows is on disk. Told once,
@@ -294,7 +295,7 @@ impl Queue {
             Some(next) => Some(next),
             None => self.flows.as_mut().and_then(|flows| flows.scheduler.peek()),
         };
-        pages.is_listed = matches!(next, Some(Waiting::Paged(_)));
+        pages.is_listed = matches!(next, Some(WaitingCopy::Paged(_)));
         pages.is_listed
     }
 
@@ -347,7 +348,7 @@ impl Queue {
     }
 }
 
-impl Pages {
+impl QueuePages {
     /// A message as one on disk; none if it is not known where, or does not fit into few bytes.
     fn page(&mut self, queued: &Queued) -> Option<Paged> {
         let Queued { message, qos, retain, ids, place, .. } = queued;

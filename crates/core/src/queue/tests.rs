@@ -216,7 +216,7 @@ impl Model {
         let Some(queued) = queue.pop() else {
             return assert!(self.waiting.is_empty(), "idle while something waits");
         };
-        assert_eq!(next, Next::Message(queued.qos));
+        assert_eq!(next, NextMessage::Message(queued.qos));
         let number = number_of(&queued);
         let known = self.remove(number);
         // To one topic, nobody overtakes itself.
@@ -338,13 +338,19 @@ fn one_flow_is_a_line_and_the_second_makes_the_scheduler() {
 #[test]
 fn more_publishers_than_places_keep_their_order() {
     let mut flows = Flows::new(PriorityMode::Practical).unwrap();
-    let flow = |publisher| Flow::Publisher(publisher, None);
+    let flow = |publisher| QueueFlow::Publisher(publisher, None);
     let push = |flows: &mut Flows, publisher, number| {
         let sent =
             Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0, colour: Colour::Entitled };
-        let place =
-            Place { flow: flow(publisher), size: 100, weight: 1, rate: Some(0), parent: 0, claim: Claim::Entitled };
-        assert!(flows.push(place, Waiting::Message(queued(&sent, number))).is_none());
+        let place = QueuePlace {
+            flow: flow(publisher),
+            size: 100,
+            weight: 1,
+            rate: Some(0),
+            parent: 0,
+            claim: Claim::Entitled,
+        };
+        assert!(flows.push(place, WaitingCopy::Message(queued(&sent, number))).is_none());
     };
     let many = u64::from(FLOWS_MAX);
     for publisher in 0..many + 10 {

@@ -20,7 +20,7 @@ use crate::limits::{EMPTIED_BYTES_MAX, RETAINED_SWEEP_MAX};
 use crate::message::Message;
 pub use page::RetainedReport;
 pub(crate) use walk::Walk;
-use walk::{Key, Verdict, write_key};
+use walk::{Key, WalkVerdict, write_key};
 
 #[derive(Debug)]
 pub(crate) struct Retained {
@@ -259,9 +259,9 @@ impl Retained {
             return Step::End;
         };
         match walk.judge(key) {
-            Verdict::Elsewhere => Step::Nothing,
-            Verdict::End => Step::End,
-            Verdict::Match => match self.messages.get(key) {
+            WalkVerdict::Elsewhere => Step::Nothing,
+            WalkVerdict::End => Step::End,
+            WalkVerdict::Match => match self.messages.get(key) {
                 Some(entry) if !entry.message.view().is_expired(now) => Step::Found(Arc::clone(&entry.message)),
                 _ => {
                     walk.advance();

@@ -27,7 +27,7 @@ pub(crate) struct Walk {
     from: Vec<u8>,
 }
 
-pub(super) enum Verdict {
+pub(super) enum WalkVerdict {
     Match,
     /// The walk has moved to where the next match may be.
     Elsewhere,
@@ -63,7 +63,7 @@ impl Walk {
     }
 
     /// Whether the first key behind `from` matches; if not, where to look next.
-    pub(super) fn judge(&mut self, key: &[u8]) -> Verdict {
+    pub(super) fn judge(&mut self, key: &[u8]) -> WalkVerdict {
         // Where the level begins that is compared, in the filter and in the key; behind the end if there is none.
         let (mut in_filter, mut in_key) = (0, 0);
         // Where the level of the key ends that the last `+` stands for.
@@ -98,14 +98,14 @@ impl Walk {
         if in_key > key.len() { self.stay(key) } else { self.skip(key, last_plus) }
     }
 
-    fn stay(&mut self, key: &[u8]) -> Verdict {
+    fn stay(&mut self, key: &[u8]) -> WalkVerdict {
         self.from.clear();
         self.from.extend_from_slice(key);
-        Verdict::Match
+        WalkVerdict::Match
     }
 
     /// To the first key that begins like this and goes on with the levels of the filter up to its next wildcard.
-    fn seek(&mut self, beginning: &[u8], in_filter: usize) -> Verdict {
+    fn seek(&mut self, beginning: &[u8], in_filter: usize) -> WalkVerdict {
         self.from.clear();
         self.from.extend_from_slice(beginning);
         let mut at = in_filter;
@@ -120,22 +120,22 @@ impl Walk {
             self.from.extend_from_slice(level);
             at += level.len() + 1;
         }
-        Verdict::Elsewhere
+        WalkVerdict::Elsewhere
     }
 
     /// Behind everything in which the last `+` stands for the same level; without one there is nothing more.
-    fn skip(&mut self, key: &[u8], last_plus: Option<usize>) -> Verdict {
+    fn skip(&mut self, key: &[u8], last_plus: Option<usize>) -> WalkVerdict {
         match last_plus {
             Some(end) => self.go_to(&key[..end], END + 1),
-            None => Verdict::End,
+            None => WalkVerdict::End,
         }
     }
 
-    fn go_to(&mut self, beginning: &[u8], next: u8) -> Verdict {
+    fn go_to(&mut self, beginning: &[u8], next: u8) -> WalkVerdict {
         self.from.clear();
         self.from.extend_from_slice(beginning);
         self.from.push(next);
-        Verdict::Elsewhere
+        WalkVerdict::Elsewhere
     }
 }
 
@@ -180,12 +180,12 @@ mod tests {
                 prop_assert!(steps < 200, "no end");
                 let before = walk.from().to_vec();
                 match walk.judge(key) {
-                    Verdict::Match => {
+                    WalkVerdict::Match => {
                         found.push(key.clone());
                         walk.advance();
                     }
-                    Verdict::Elsewhere => {}
-                    Verdict::End => break,
+                    WalkVerdict::Elsewhere => {}
+                    WalkVerdict::End => break,
                 }
                 prop_assert!(*walk.from() > *before, "forward only");
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::order::{Place, ReadOrder, Served};
+use tidegate_control::order::{ReadOrder, ReadPlace, Served};
 use tidegate_control::rhythm::Enforcement;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::settings::{BackOff, Settings};
@@ -28,7 +28,7 @@ struct Sender {
     unread: Vec<u8>,
     dry_at: Timestamp,
     is_paused: bool,
-    place: Option<Place>,
+    place: Option<ReadPlace>,
 }
 
 struct World {

@@ -107,26 +107,28 @@ impl Model {
     }
 
     /// Key, order, units, and what was taken out.
-    fn next(&mut self) -> Option<(u32, Order, u32, Waiting, u64)> {
+    fn next(&mut self) -> Option<(u32, ServiceOrder, u32, Waiting, u64)> {
         loop {
-            let listed = |order: Order| self.parents.values().any(|it| it.listed[order as usize].is_some());
+            let listed = |order: ServiceOrder| self.parents.values().any(|it| it.listed[order as usize].is_some());
             let is_due = self.since_excess + 1 >= self.every();
-            let order = if listed(Order::Excess) && is_due {
-                Order::Excess
+            let order = if listed(ServiceOrder::Excess) && is_due {
+                ServiceOrder::Excess
             } else {
-                [Order::Sparse, Order::Entitled, Order::Excess].into_iter().find(|order| listed(*order))?
+                [ServiceOrder::Sparse, ServiceOrder::Entitled, ServiceOrder::Excess]
+                    .into_iter()
+                    .find(|order| listed(*order))?
             };
             let first = self.parents.iter().filter_map(|(key, it)| Some((it.listed[order as usize]?, *key))).min();
             let ((tag, _), parent) = first?;
             self.clocks[order as usize] = self.clocks[order as usize].max(tag);
             self.parents.get_mut(&parent)?.listed[order as usize] = None;
             let lists: &[ParentList] = match order {
-                Order::Sparse if self.is_sparse(parent) => {
+                ServiceOrder::Sparse if self.is_sparse(parent) => {
                     &[ParentList::Granted, ParentList::Entitled, ParentList::Excess]
                 }
-                Order::Sparse => &[ParentList::Granted],
-                Order::Entitled => &[ParentList::Entitled],
-                Order::Excess => &[ParentList::Excess],
+                ServiceOrder::Sparse => &[ParentList::Granted],
+                ServiceOrder::Entitled => &[ParentList::Entitled],
+                ServiceOrder::Excess => &[ParentList::Excess],
             };
             let of = |list: ParentList| {
                 let own = self.flows.iter().enumerate().filter(|(_, it)| it.parent == parent && it.list == list);
@@ -138,8 +140,8 @@ impl Model {
             let it = self.parents.get_mut(&parent)?;
             it.clocks[flow.list as usize] = it.clocks[flow.list as usize].max(flow.tag);
             let units = match (order, flow.list) {
-                (Order::Sparse, ParentList::Entitled | ParentList::Excess) => 2 - it.n.min(1),
-                (Order::Excess, _) if self.since_excess + 1 >= self.every() => {
+                (ServiceOrder::Sparse, ParentList::Entitled | ParentList::Excess) => 2 - it.n.min(1),
+                (ServiceOrder::Excess, _) if self.since_excess + 1 >= self.every() => {
                     self.since_excess.div_ceil(self.every() - 1).max(1)
                 }
                 _ => self.quantum,
@@ -148,11 +150,11 @@ impl Model {
         }
     }
 
-    fn served(&mut self, order: Order, tag: u64, mut flow: Waiting, units: u32, result: Served, now: Timestamp) {
+    fn served(&mut self, order: ServiceOrder, tag: u64, mut flow: Waiting, units: u32, result: Served, now: Timestamp) {
         let parent = flow.parent;
         let weight = match (order, flow.list) {
             (_, ParentList::Granted) => flow.standing.grant,
-            (Order::Sparse, _) => 1,
+            (ServiceOrder::Sparse, _) => 1,
             _ => flow.standing.weight,
         };
         self.flows.push(flow.clone());
@@ -160,7 +162,7 @@ impl Model {
         self.flows.pop();
         let is_none_in_excess = !self.parents.keys().any(|key| self.has(*key, ParentList::Excess));
         self.since_excess = match order {
-            Order::Excess => self.since_excess.saturating_sub(units * (self.every() - 1)),
+            ServiceOrder::Excess => self.since_excess.saturating_sub(units * (self.every() - 1)),
             _ if is_none_in_excess => 0,
             _ => self.since_excess + units,
         };

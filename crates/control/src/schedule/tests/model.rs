@@ -96,9 +96,10 @@ impl Model {
                     assert!(evictions <= counted);
                 }
                 Pushed::Refused(item, reason) => {
-                    let expected = if flow < FLOWS { Refusal::PoolFull } else { Refusal::FlowOverMaximum };
+                    let expected =
+                        if flow < FLOWS { ScheduleRefusal::PoolFull } else { ScheduleRefusal::FlowOverMaximum };
                     assert!(reason == expected && item == self.pushed);
-                    assert!(reason == Refusal::FlowOverMaximum || full && rule == SchedulerRule::Strict);
+                    assert!(reason == ScheduleRefusal::FlowOverMaximum || full && rule == SchedulerRule::Strict);
                     self.refused += 1;
                     return;
                 }

@@ -97,10 +97,10 @@ impl World {
     fn pop(&mut self) -> Option<usize> {
         let next = self.queue.next();
         let Some(queued) = self.queue.pop() else {
-            assert!(next == Next::OnDisk || self.waiting.is_empty(), "idle while something waits");
+            assert!(next == NextMessage::OnDisk || self.waiting.is_empty(), "idle while something waits");
             return None;
         };
-        assert_eq!(next, Next::Message(queued.qos));
+        assert_eq!(next, NextMessage::Message(queued.qos));
         let number = number_of(&queued);
         let (sent, is_kept, before) = self.waiting.remove(&number).unwrap();
         assert_eq!(queued.message.view().payload, before.view().payload);

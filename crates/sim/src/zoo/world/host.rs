@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidegate_control::Timestamp;
-use tidegate_control::order::{Place, ReadOrder, Served};
+use tidegate_control::order::{ReadOrder, ReadPlace, Served};
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
 use tidegate_core::persist::SavedRhythm;
@@ -41,7 +41,7 @@ pub(super) struct HostConnection {
     silent_at: Timestamp,
     dry_at: Timestamp,
     /// While it waits to be read in order.
-    place: Option<Place>,
+    place: Option<ReadPlace>,
     /// The socket took less than there was.
     is_full: bool,
 }
