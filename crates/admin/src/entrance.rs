@@ -49,8 +49,8 @@ impl Entrance {
     }
 
     /// Gives a connection its place; `serve` starts serving it.
-    pub(crate) fn admit(self: &Arc<Self>, from: IpAddr, serve: impl FnOnce(Place) -> AbortHandle) {
-        let place = |number| Place { entrance: Arc::clone(self), number };
+    pub(crate) fn admit(self: &Arc<Self>, from: IpAddr, serve: impl FnOnce(EntrancePlace) -> AbortHandle) {
+        let place = |number| EntrancePlace { entrance: Arc::clone(self), number };
         let evicted = lock(&self.seats).enter(from, |number| serve(place(number)));
         if let Some(evicted) = evicted {
             evicted.abort();
@@ -115,12 +115,12 @@ impl Entrance {
 
 /// A connection's place. Whoever listens gives it back for one among the listeners.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct EntrancePlace {
     entrance: Arc<Entrance>,
     number: u64,
 }
 
-impl Place {
+impl EntrancePlace {
     /// What the connection does now. False: there are too many who do.
     pub(crate) fn turn(&self, phase: Phase) -> bool {
         lock(&self.entrance.seats).turn(self.number, phase)
@@ -133,7 +133,7 @@ impl Place {
 
 /// Ends a place with its connection, however that ends. Dropped after the socket.
 #[derive(Debug)]
-pub(crate) struct Stay(pub(crate) Place);
+pub(crate) struct Stay(pub(crate) EntrancePlace);
 
 impl Drop for Stay {
     fn drop(&mut self) {

@@ -15,7 +15,7 @@ use axum::response::IntoResponse;
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::entrance::Place;
+use crate::entrance::EntrancePlace;
 use crate::problem::{Answered, Problem, json_of};
 use crate::state::{AdminState, lock};
 use crate::status;
@@ -43,7 +43,7 @@ impl hyper::body::Body for Feed {
     }
 }
 
-pub(crate) async fn listen(State(state): State<Arc<AdminState>>, place: Option<Extension<Place>>) -> Answered {
+pub(crate) async fn listen(State(state): State<Arc<AdminState>>, place: Option<Extension<EntrancePlace>>) -> Answered {
     let seat = Arc::clone(&state.listeners).try_acquire_owned().map_err(|_| {
         let most = crate::limits::LISTENERS_MAX;
         Problem::busy(format!("{most} pages are listening already, and there are no more places"))

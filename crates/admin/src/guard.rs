@@ -19,7 +19,7 @@ use tidegate_http::{host, is_page_of, is_this_machine, peer};
 use tokio::time::timeout;
 
 use crate::audit::{AuditedChange, Concerns};
-use crate::entrance::Place;
+use crate::entrance::EntrancePlace;
 use crate::limits::REQUEST_TIMEOUT;
 use crate::problem::Problem;
 use crate::process_control::Role;
@@ -48,7 +48,7 @@ pub(crate) async fn guard(
     let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
     let is_page = parts.headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate");
     let (mut who, from) = (None, peer(&parts));
-    let place = parts.extensions.get::<Place>().cloned();
+    let place = parts.extensions.get::<EntrancePlace>().cloned();
     let turn = |phase| place.as_ref().is_none_or(|place| place.turn(phase));
     turn(Phase::Asking);
     let answer = async {
@@ -109,9 +109,9 @@ fn is_read_only(path: &str) -> bool {
 /// Whose request it is; none at places where nobody is asked.
 async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Problem> {
     let (method, path, headers) = (&request.method, request.uri.path(), &request.headers);
-    let keeper = state.process.keeper();
+    let directory = state.process.directory();
     let host = host(headers);
-    if keeper.is_none() && !host.is_some_and(is_this_machine) {
+    if directory.is_none() && !host.is_some_and(is_this_machine) {
         let detail = "this door answers to addresses and to localhost only, because there are no users";
         return Err(Problem::new(StatusCode::FORBIDDEN, "host-not-allowed", detail));
     }
@@ -124,21 +124,22 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Probl
     if matches!(path, "/healthz" | "/readyz" | "/version" | "/api/v1/login") || (!is_change && page::is_file(path)) {
         return Ok(None);
     }
-    let Some(keeper) = keeper else {
+    let Some(directory) = directory else {
         if is_change && is_browser(headers) {
             check_token(headers, state.sessions.local_token())?;
         }
         return Ok(Some(Who { user: None, role: Role::Admin }));
     };
-    let user = if let Some(session) = session::cookie(headers).and_then(|cookie| state.sessions.find(&keeper, cookie)) {
-        if is_change {
-            check_token(headers, &session.token)?;
-        }
-        session.user
-    } else {
-        password::by_header(state, &keeper, headers, peer(request)).await?
-    };
-    let role = keeper.roles.role(&user).ok_or_else(no_role)?;
+    let user =
+        if let Some(session) = session::cookie(headers).and_then(|cookie| state.sessions.find(&directory, cookie)) {
+            if is_change {
+                check_token(headers, &session.token)?;
+            }
+            session.user
+        } else {
+            password::by_header(state, &directory, headers, peer(request)).await?
+        };
+    let role = directory.roles.role(&user).ok_or_else(no_role)?;
     let needed = needed(method, path);
     if role < needed {
         let detail = format!("this needs the role {}, and you are {}", needed.name(), role.name());

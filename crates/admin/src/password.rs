@@ -16,7 +16,7 @@ use crate::state::AdminState;
 
 /// What is known of a password that was right a moment ago.
 #[derive(Clone)]
-pub(crate) struct Proof {
+pub(crate) struct PasswordProof {
     user: Arc<str>,
     /// Forgotten with the users that it was right for. Held, so that its place in memory is nobody else's.
     authenticator: Arc<dyn Authenticator>,
@@ -25,12 +25,12 @@ pub(crate) struct Proof {
 /// The user of a request with HTTP Basic.
 pub(crate) async fn by_header(
     state: &AdminState,
-    keeper: &UserDirectory,
+    directory: &UserDirectory,
     headers: &HeaderMap,
     from: IpAddr,
 ) -> Result<Arc<str>, Problem> {
     let (name, password) = basic(headers)?;
-    let user = check(state, keeper, name, password, from).await?;
+    let user = check(state, directory, name, password, from).await?;
     user.ok_or_else(|| who_are_you("wrong user name or password"))
 }
 
@@ -38,13 +38,13 @@ pub(crate) async fn by_header(
 /// neither for a thread nor because of those who guess.
 pub(crate) async fn check(
     state: &AdminState,
-    keeper: &UserDirectory,
+    directory: &UserDirectory,
     name: String,
     password: Vec<u8>,
     from: IpAddr,
 ) -> Result<Option<Arc<str>>, Problem> {
     let print = state.remembered.print(&name, &password);
-    let is_same = |proof: &Proof| Arc::ptr_eq(&proof.authenticator, &keeper.authenticator);
+    let is_same = |proof: &PasswordProof| Arc::ptr_eq(&proof.authenticator, &directory.authenticator);
     if let Some(proof) = state.remembered.find(print, Instant::now(), is_same) {
         return Ok(Some(proof.user));
     }
@@ -57,7 +57,7 @@ pub(crate) async fn check(
         certificate_name: None,
     };
     let (reply, verdict) = oneshot::channel();
-    let asked = state.handle.authenticate(Arc::clone(&keeper.authenticator), credentials, from, move |verdict| {
+    let asked = state.handle.authenticate(Arc::clone(&directory.authenticator), credentials, from, move |verdict| {
         let _ = reply.send(verdict);
     });
     asked.map_err(|why| match why {
@@ -70,7 +70,7 @@ pub(crate) async fn check(
     })?;
     let user = verdict.await.map_err(|_| busy())?.ok().flatten();
     if let Some(user) = &user {
-        let proof = Proof { user: Arc::clone(user), authenticator: Arc::clone(&keeper.authenticator) };
+        let proof = PasswordProof { user: Arc::clone(user), authenticator: Arc::clone(&directory.authenticator) };
         state.remembered.keep(print, Instant::now(), proof);
     }
     Ok(user)

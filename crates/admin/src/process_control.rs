@@ -22,7 +22,7 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
     fn drain(&self);
 
     /// Who may come in here; none if there are no users.
-    fn keeper(&self) -> Option<UserDirectory>;
+    fn directory(&self) -> Option<UserDirectory>;
 
     /// Why the broker should get no new clients now; nothing if it may.
     fn unready(&self) -> Option<&'static str>;

@@ -26,14 +26,14 @@ const COOKIE: &str = "tidegate-session";
 
 /// Who is logged in.
 pub(crate) struct Sessions {
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Vec<SessionEntry>>,
     local_token: String,
 }
 
-struct Entry {
+struct SessionEntry {
     /// Of the cookie: what is looked for in a table is not the secret itself.
     hash: [u8; 32],
-    session: Session,
+    session: LoginSession,
     began: Instant,
     used: Instant,
     /// Ends with the users that it was opened for.
@@ -42,7 +42,7 @@ struct Entry {
 
 /// Somebody who is logged in.
 #[derive(Clone, Debug)]
-pub(crate) struct Session {
+pub(crate) struct LoginSession {
     pub(crate) user: Arc<str>,
     /// What a page has to show for a change.
     pub(crate) token: String,
@@ -58,13 +58,13 @@ impl Sessions {
         &self.local_token
     }
 
-    pub(crate) fn find(&self, keeper: &UserDirectory, cookie: &str) -> Option<Session> {
+    pub(crate) fn find(&self, directory: &UserDirectory, cookie: &str) -> Option<LoginSession> {
         let (hash, now) = (hash(cookie), Instant::now());
         let mut entries = lock(&self.entries);
         entries.retain(|entry| {
             let is_over = now.duration_since(entry.began) > SESSION_LIFE
                 || now.duration_since(entry.used) > SESSION_IDLE
-                || !Arc::ptr_eq(&entry.authenticator, &keeper.authenticator);
+                || !Arc::ptr_eq(&entry.authenticator, &directory.authenticator);
             !is_over
         });
         let entry = entries.iter_mut().find(|entry| entry.hash == hash)?;
@@ -73,10 +73,11 @@ impl Sessions {
     }
 
     /// A new session and its cookie; none without randomness.
-    fn open(&self, keeper: &UserDirectory, user: Arc<str>) -> Option<(String, Session)> {
-        let (cookie, session, now) = (secret()?, Session { user, token: secret()? }, Instant::now());
-        let authenticator = Arc::clone(&keeper.authenticator);
-        let entry = Entry { hash: hash(&cookie), session: session.clone(), began: now, used: now, authenticator };
+    fn open(&self, directory: &UserDirectory, user: Arc<str>) -> Option<(String, LoginSession)> {
+        let (cookie, session, now) = (secret()?, LoginSession { user, token: secret()? }, Instant::now());
+        let authenticator = Arc::clone(&directory.authenticator);
+        let entry =
+            SessionEntry { hash: hash(&cookie), session: session.clone(), began: now, used: now, authenticator };
         let mut entries = lock(&self.entries);
         if entries.len() >= SESSIONS_MAX {
             let idlest = entries.iter().enumerate().min_by_key(|(_, entry)| entry.used).map(|(place, _)| place);
@@ -125,31 +126,32 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
 }
 
 pub(crate) async fn show(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Answered {
-    let Some(keeper) = state.process.keeper() else {
+    let Some(directory) = state.process.directory() else {
         let token = state.sessions.local_token();
         return Ok(json_of(&json!({ "login": "not needed", "user": null, "role": "admin", "token": token })));
     };
-    let session = cookie(&headers).and_then(|cookie| state.sessions.find(&keeper, cookie));
+    let session = cookie(&headers).and_then(|cookie| state.sessions.find(&directory, cookie));
     let Some(session) = session else {
         return Ok(json_of(&json!({ "login": "needed", "user": null, "role": null, "token": null })));
     };
-    let role = keeper.roles.role(&session.user).map(crate::process_control::Role::name);
+    let role = directory.roles.role(&session.user).map(crate::process_control::Role::name);
     Ok(json_of(&json!({ "login": "done", "user": &*session.user, "role": role, "token": session.token })))
 }
 
 pub(crate) async fn log_in(State(state): State<Arc<AdminState>>, request: Request) -> Answered {
     let (parts, body) = request.into_parts();
     let words = body::words(&parts.headers, body).await?;
-    let keeper = state.process.keeper().ok_or_else(|| Problem::usage("there are no users here: no login is needed"))?;
+    let directory =
+        state.process.directory().ok_or_else(|| Problem::usage("there are no users here: no login is needed"))?;
     let (user, password) = (text(&words, "user").unwrap_or_default(), text(&words, "password").unwrap_or_default());
     let wrong = || Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", "wrong user name or password");
     if user.is_empty() {
         return Err(wrong());
     }
-    let user = password::check(&state, &keeper, user, password.into_bytes(), tidegate_http::peer(&parts)).await?;
+    let user = password::check(&state, &directory, user, password.into_bytes(), tidegate_http::peer(&parts)).await?;
     let user = user.ok_or_else(wrong)?;
-    let role = keeper.roles.role(&user).ok_or_else(no_role)?;
-    let opened = state.sessions.open(&keeper, Arc::clone(&user));
+    let role = directory.roles.role(&user).ok_or_else(no_role)?;
+    let opened = state.sessions.open(&directory, Arc::clone(&user));
     let (cookie, session) = opened.ok_or_else(|| Problem::busy("the system gives no random numbers"))?;
     let mut response =
         json_of(&json!({ "login": "done", "user": &*user, "role": role.name(), "token": session.token }));

@@ -14,7 +14,7 @@ use crate::audit::Audit;
 use crate::entrance::Entrance;
 use crate::limits::{CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, REMEMBERED_FOR, REMEMBERED_MAX, WALKS_MAX};
 use crate::live::Live;
-use crate::password::Proof;
+use crate::password::PasswordProof;
 use crate::process_control::{Certificate, ProcessControl};
 use crate::session::Sessions;
 use crate::trace::TraceRecording;
@@ -25,7 +25,7 @@ pub(crate) struct AdminState {
     pub(crate) process: Arc<dyn ProcessControl>,
     pub(crate) walks: Semaphore,
     pub(crate) checks: Semaphore,
-    pub(crate) remembered: PasswordCache<Proof>,
+    pub(crate) remembered: PasswordCache<PasswordProof>,
     pub(crate) sessions: Sessions,
     pub(crate) audit: Audit,
     pub(crate) live: Live,

@@ -22,7 +22,7 @@ const LOSS_BYTES: usize = 1 + size_of::<u64>();
 
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
-    lines: VecDeque<Line>,
+    lines: VecDeque<DepartedLine>,
     /// What belongs to the lines and has no fixed size, in their order.
     bytes: VecDeque<u8>,
     count: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Departed {
 
 /// One connection; how many of the bytes belong to each of its texts, in this order.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct DepartedLine {
     client_id: usize,
     user: Option<usize>,
     peer: usize,
@@ -44,7 +44,7 @@ struct Line {
     counts: [u64; 6],
 }
 
-impl Line {
+impl DepartedLine {
     const fn bytes(&self) -> usize {
         let user = match self.user {
             Some(user) => user,
@@ -59,7 +59,7 @@ impl Departed {
         let Event::Disconnected { client_id, why, parting, .. } = event else { return };
         let Parting { identity, version, since, at, ledger } = &**parting;
         let why = in_words(why);
-        let mut line = Line {
+        let mut line = DepartedLine {
             client_id: client_id.len(),
             user: identity.user.as_ref().map(|user| user.len()),
             peer: identity.peer.len(),
@@ -115,7 +115,7 @@ impl Departed {
         Answer::Closed { closed, next: None }
     }
 
-    fn read(&self, number: u64, line: &Line, mut at: usize) -> Closed {
+    fn read(&self, number: u64, line: &DepartedLine, mut at: usize) -> Closed {
         let mut take = |length: usize| {
             let bytes: Vec<u8> = self.bytes.range(at..at + length).copied().collect();
             at += length;

@@ -46,13 +46,13 @@ pub fn who_are_you(detail: &str) -> Problem {
 #[derive(Debug)]
 pub struct PasswordCache<T> {
     key: [u8; 32],
-    entries: Mutex<Vec<Entry<T>>>,
+    entries: Mutex<Vec<CacheEntry<T>>>,
     entries_max: usize,
     kept_for: Duration,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct CacheEntry<T> {
     print: Print,
     until: Instant,
     about: T,
@@ -95,7 +95,7 @@ impl<T: Clone> PasswordCache<T> {
         if entries.len() >= self.entries_max {
             entries.remove(0);
         }
-        entries.push(Entry { print, until: now + self.kept_for, about });
+        entries.push(CacheEntry { print, until: now + self.kept_for, about });
     }
 }
 

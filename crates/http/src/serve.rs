@@ -66,11 +66,11 @@ impl Drop for Serving {
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
+pub struct PeerAddress(pub IpAddr);
 
 /// Where a request comes from, as whoever accepted its connection has noted.
 pub fn peer(head: &Parts) -> IpAddr {
-    head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip)
+    head.extensions.get::<PeerAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |PeerAddress(ip)| *ip)
 }
 
 /// The bounds of a connection.
@@ -90,7 +90,7 @@ pub struct Timeouts {
 pub async fn serve_connection(stream: TcpStream, from: IpAddr, router: Router, within: Timeouts) {
     // Answers are small, and somebody waits for them.
     let _ = stream.set_nodelay(true);
-    let router = router.layer(Extension(Peer(from)));
+    let router = router.layer(Extension(PeerAddress(from)));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(within.head)

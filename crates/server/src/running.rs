@@ -53,7 +53,7 @@ pub struct RunningProcess {
 #[derive(Debug)]
 struct Now {
     loaded: Loaded,
-    keeper: Option<UserDirectory>,
+    directory: Option<UserDirectory>,
     /// How often it was read again, and when last.
     generation: u64,
     at: SystemTime,
@@ -69,10 +69,10 @@ impl RunningProcess {
         level: LevelHandle,
         listeners: Vec<Listener>,
         loaded: Loaded,
-        keeper: Option<UserDirectory>,
+        directory: Option<UserDirectory>,
         demo: Arc<dyn Demo>,
     ) -> Self {
-        let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0, at: SystemTime::now() });
+        let now = Mutex::new(Now { loaded: loaded.clone(), directory, generation: 0, at: SystemTime::now() });
         let is_draining = AtomicBool::new(false);
         let (space_store, space, doors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Self { handle, sources, level, listeners, started: loaded, now, is_draining, space_store, space, doors, demo }
@@ -127,17 +127,17 @@ impl RunningProcess {
     fn apply(&self, now: &mut Now) -> Result<Reloaded, Vec<String>> {
         let said = |Problems(problems): Problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
         let ready = prepare_for(&self.listeners, &self.sources).map_err(said)?;
-        let (had_users, has_users) = (now.keeper.is_some(), ready.security.has_users);
+        let (had_users, has_users) = (now.directory.is_some(), ready.security.has_users);
         authority::check_reload(&now.loaded, &ready.loaded, had_users, has_users).map_err(said)?;
         log_warnings(&ready);
         authority::note(&ready.loaded.options);
         let Ready { loaded, config, security } = ready;
-        let keeper = keeper(&security);
+        let directory = directory(&security);
         let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
         reloaded.map_err(|problem| vec![problem.to_string()])?;
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
-        *now = Now { loaded, keeper, generation: now.generation + 1, at: SystemTime::now() };
+        *now = Now { loaded, directory, generation: now.generation + 1, at: SystemTime::now() };
         Ok(done)
     }
 
@@ -175,8 +175,8 @@ impl ProcessControl for RunningProcess {
         }
     }
 
-    fn keeper(&self) -> Option<UserDirectory> {
-        self.now().keeper.clone()
+    fn directory(&self) -> Option<UserDirectory> {
+        self.now().directory.clone()
     }
 
     fn unready(&self) -> Option<&'static str> {
@@ -301,7 +301,7 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
 impl AccessPolicy for RunningProcess {
     fn rule(&self) -> AccessMode {
         let now = self.now();
-        match &now.keeper {
+        match &now.directory {
             None => AccessMode::Open,
             Some(_) if now.loaded.options.security.allow_anonymous => AccessMode::ReadersOpen,
             Some(_) => AccessMode::Users,
@@ -318,7 +318,7 @@ impl AccessPolicy for RunningProcess {
     }
 
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
-        let Some(keeper) = self.keeper() else { return Checked::Busy };
+        let Some(directory) = self.directory() else { return Checked::Busy };
         let credentials = Credentials {
             client_id: String::new(),
             user_name: Some(user),
@@ -326,7 +326,7 @@ impl AccessPolicy for RunningProcess {
             certificate_name: None,
         };
         let told = move |who: Result<Option<Arc<str>>, _>| verdict(matches!(who, Ok(Some(_))));
-        match self.handle.authenticate(keeper.authenticator, credentials, from, told) {
+        match self.handle.authenticate(directory.authenticator, credentials, from, told) {
             Ok(()) => Checked::Asked,
             Err(NotAsked::Busy) => Checked::Busy,
             Err(NotAsked::Wait(pause)) => Checked::Wait(pause),
@@ -335,7 +335,7 @@ impl AccessPolicy for RunningProcess {
 }
 
 /// Who may come in at the operator's door; none if there are no users.
-pub fn keeper(security: &Security) -> Option<UserDirectory> {
+pub fn directory(security: &Security) -> Option<UserDirectory> {
     let (authenticator, roles) = (Arc::clone(&security.authenticator), security.roles.clone()?);
     Some(UserDirectory { authenticator, roles: Arc::new(roles) })
 }

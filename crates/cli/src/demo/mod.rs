@@ -199,7 +199,7 @@ impl ProcessControl for Nobody {
 
     fn drain(&self) {}
 
-    fn keeper(&self) -> Option<UserDirectory> {
+    fn directory(&self) -> Option<UserDirectory> {
         None
     }
 

@@ -5,7 +5,7 @@ use oxrdf::{GraphName, NamedNode, Quad};
 use oxrdfio::RdfFormat;
 use tidegate_graph::{QueryLimits, RdfLimits, read_rdf};
 
-use super::problem::Problem;
+use super::problem::SpaceProblem;
 use crate::limits::GRAPHS_MAX;
 
 /// The parameters of a query string or form, in order.
@@ -21,10 +21,10 @@ impl Parameters {
     }
 
     /// The value of a parameter that comes once.
-    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>, Problem> {
+    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>, SpaceProblem> {
         let mut values = self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str());
         match (values.next(), values.next()) {
-            (_, Some(_)) => Err(Problem::usage(format!("{name} is given twice"))),
+            (_, Some(_)) => Err(SpaceProblem::usage(format!("{name} is given twice"))),
             (value, None) => Ok(value),
         }
     }
@@ -34,18 +34,18 @@ impl Parameters {
     }
 
     /// Takes a text out, which may be long.
-    pub(crate) fn take(&mut self, name: &str) -> Result<Option<String>, Problem> {
+    pub(crate) fn take(&mut self, name: &str) -> Result<Option<String>, SpaceProblem> {
         self.one(name)?;
         let place = self.0.iter().position(|(other, _)| other == name);
         Ok(place.map(|place| self.0.remove(place).1))
     }
 
     /// The graphs of a parameter that may be repeated.
-    pub(crate) fn graphs(&self, name: &str) -> Result<Vec<NamedNode>, Problem> {
+    pub(crate) fn graphs(&self, name: &str) -> Result<Vec<NamedNode>, SpaceProblem> {
         let values = self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value);
         let graphs: Vec<_> = values.map(|value| iri(value)).collect::<Result<_, _>>()?;
         if graphs.len() > GRAPHS_MAX {
-            Err(Problem::usage(format!("more than {GRAPHS_MAX} graphs")))
+            Err(SpaceProblem::usage(format!("more than {GRAPHS_MAX} graphs")))
         } else {
             Ok(graphs)
         }
@@ -53,8 +53,8 @@ impl Parameters {
 }
 
 /// An absolute IRI.
-pub(crate) fn iri(text: &str) -> Result<NamedNode, Problem> {
-    NamedNode::new(text).map_err(|_| Problem::usage(format!("{text:?} is no absolute IRI")))
+pub(crate) fn iri(text: &str) -> Result<NamedNode, SpaceProblem> {
+    NamedNode::new(text).map_err(|_| SpaceProblem::usage(format!("{text:?} is no absolute IRI")))
 }
 
 /// The media type of a body, without its parameters.
@@ -64,10 +64,10 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
 }
 
 /// The format of a body with RDF.
-pub(crate) fn rdf_format(kind: &str) -> Result<RdfFormat, Problem> {
+pub(crate) fn rdf_format(kind: &str) -> Result<RdfFormat, SpaceProblem> {
     RdfFormat::from_media_type(kind).ok_or_else(|| {
         let detail = format!("Content-Type {kind:?} is no format of RDF that is read here");
-        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail)
+        SpaceProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail)
     })
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn quads(
     graph: Option<&GraphName>,
     quads_max: usize,
     limits: &QueryLimits,
-) -> Result<Vec<Quad>, Problem> {
+) -> Result<Vec<Quad>, SpaceProblem> {
     let limits = {
         let (memory, cancel) = (limits.memory.clone(), limits.cancel.clone());
         RdfLimits { quads_max, memory, cancel, ..RdfLimits::default() }

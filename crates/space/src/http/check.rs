@@ -15,7 +15,7 @@ use tidegate_control::admission::Class;
 use tidegate_graph::{Query, QueryLimits};
 
 use super::body::Parameters;
-use super::problem::{Problem, announce};
+use super::problem::{SpaceProblem, announce};
 use super::sparql::not_modified;
 use super::subscribe::spuid;
 use super::{HttpState, ask_text, asker, asks, method_not_allowed, read_body};
@@ -23,14 +23,17 @@ use crate::machine::request::{Refused, ResponseBody, ResumePoint, Watched};
 use crate::notifications::SpaceRequest;
 use crate::sepa::SepaSubscription;
 
-pub(super) async fn serve(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn serve(
+    State(door): State<Arc<HttpState>>,
+    request: Request<Body>,
+) -> Result<Response, SpaceProblem> {
     let (head, body) = request.into_parts();
     let mut parameters = match head.method {
         Method::GET | Method::HEAD => Parameters::read(head.uri.query().unwrap_or_default().as_bytes()),
         Method::POST => Parameters::read(&read_body(&door, body).await?.bytes),
         _ => return Ok(method_not_allowed("GET, HEAD, POST")),
     };
-    let number = |text: &str| text.parse::<u64>().map_err(|_| Problem::usage(format!("{text:?} is no number")));
+    let number = |text: &str| text.parse::<u64>().map_err(|_| SpaceProblem::usage(format!("{text:?} is no number")));
     let Some(text) = parameters.take("query")? else {
         let seen = parameters.one("version")?.map(number).transpose()?.or(asks(&head.headers).version);
         return Ok(version(&door, seen));

@@ -18,7 +18,7 @@ use tidegate_http::{basic, host, is_this_machine, peer, who_are_you};
 use tokio::sync::oneshot;
 
 use super::HttpState;
-use super::problem::Problem;
+use super::problem::SpaceProblem;
 use super::site::Site;
 use crate::access_policy::{AccessMode, Checked};
 use crate::machine::request::Refused;
@@ -48,11 +48,11 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
         response
     };
     let served = shared.panics.catch_async(Part::Http, serve).await;
-    served.unwrap_or_else(|Panicked| Problem::from(Refused::Panicked).into_response())
+    served.unwrap_or_else(|Panicked| SpaceProblem::from(Refused::Panicked).into_response())
 }
 
-async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Known>, Problem> {
-    let forbidden = |name, detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, name, detail));
+async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Known>, SpaceProblem> {
+    let forbidden = |name, detail: &str| Err(SpaceProblem::new(StatusCode::FORBIDDEN, name, detail));
     let host = host(&head.headers);
     let rule = door.policy.rule();
     if rule == AccessMode::Open && !host.is_some_and(is_this_machine) {
@@ -85,7 +85,7 @@ fn writes(method: &Method, path: &str) -> bool {
     !is_read && !matches!(path, "/query" | "/check")
 }
 
-async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<(), Problem> {
+async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<(), SpaceProblem> {
     let (name, password) = basic(headers)?;
     let print = door.remembered.print(&name, &password);
     let generation = door.policy.generation();
@@ -96,11 +96,11 @@ async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result
     let told = Box::new(move |is_right| {
         let _ = reply.send(is_right);
     });
-    let too_many = || Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many passwords are being checked");
+    let too_many = || SpaceProblem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many passwords are being checked");
     match door.policy.check(name, password, from, told) {
         Checked::Asked => {}
         Checked::Busy => return Err(too_many()),
-        Checked::Wait(pause) => return Err(Problem::wrong_passwords(pause)),
+        Checked::Wait(pause) => return Err(SpaceProblem::wrong_passwords(pause)),
     }
     if !verdict.await.map_err(|_| too_many())? {
         return Err(who_are_you("wrong user name or password").into());

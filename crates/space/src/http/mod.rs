@@ -25,7 +25,7 @@ use futures_util::StreamExt;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use problem::Problem;
+use problem::SpaceProblem;
 use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
@@ -74,9 +74,9 @@ fn routes(door: Arc<HttpState>) -> Router {
         .with_state(door)
 }
 
-async fn nothing_here(uri: Uri) -> Problem {
+async fn nothing_here(uri: Uri) -> SpaceProblem {
     let detail = format!("there is nothing at {}; GET / lists what there is", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, "no-such-place", detail)
+    SpaceProblem::new(StatusCode::NOT_FOUND, "no-such-place", detail)
 }
 
 async fn welcome(axum::extract::State(door): axum::extract::State<Arc<HttpState>>) -> Response {
@@ -122,10 +122,10 @@ struct Whole {
 }
 
 /// The whole body, within its size and time, and within what all texts may take together. It is charged as it comes.
-async fn read_body(door: &HttpState, body: Body) -> Result<Whole, Problem> {
+async fn read_body(door: &HttpState, body: Body) -> Result<Whole, SpaceProblem> {
     let too_large = || {
         let detail = format!("the body has more than {} MiB", BODY_BYTES_MAX >> 20);
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
+        SpaceProblem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
     };
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
@@ -135,13 +135,13 @@ async fn read_body(door: &HttpState, body: Body) -> Result<Whole, Problem> {
         let mut pieces = body.into_data_stream();
         while let Some(piece) = pieces.next().await {
             // Whoever breaks off in the middle hears no answer.
-            let piece = piece.map_err(|_| Problem::usage("the body has no end"))?;
+            let piece = piece.map_err(|_| SpaceProblem::usage("the body has no end"))?;
             if bytes.len() + piece.len() > BODY_BYTES_MAX {
                 return Err(too_large());
             }
             while bytes.len() + piece.len() > charged {
                 let more = charged.max(INLINE_BYTES);
-                charges.push(door.handle.charge(more).ok_or_else(|| Problem::busy(Duration::from_secs(1)))?);
+                charges.push(door.handle.charge(more).ok_or_else(|| SpaceProblem::busy(Duration::from_secs(1)))?);
                 charged += more;
                 bytes.reserve_exact(charged - bytes.len());
             }
@@ -151,7 +151,7 @@ async fn read_body(door: &HttpState, body: Body) -> Result<Whole, Problem> {
     };
     match timeout(BODY_TIMEOUT, read).await {
         Ok(read) => read,
-        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow", "the body did not come in time")),
+        Err(_) => Err(SpaceProblem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow", "the body did not come in time")),
     }
 }
 
@@ -159,8 +159,8 @@ async fn read_body(door: &HttpState, body: Body) -> Result<Whole, Problem> {
 async fn ask_text<N: Send + Sync + 'static>(
     door: &HttpState,
     (bytes, class, asker): (usize, Class, RequestOrigin),
-    work: impl FnOnce(&QueryLimits) -> Result<(SpaceRequest, N), Problem> + Send + 'static,
-) -> Result<(SpaceResponse, N), Problem> {
+    work: impl FnOnce(&QueryLimits) -> Result<(SpaceRequest, N), SpaceProblem> + Send + 'static,
+) -> Result<(SpaceResponse, N), SpaceProblem> {
     let reading = door.handle.read(bytes, class, asker, move |limits| match work(limits) {
         Ok((ask, note)) => (Ok(note), Ok(ask)),
         Err(problem) if problem.is_late() => (Err(problem), Err(Refused::Late)),
@@ -186,7 +186,7 @@ fn asks(headers: &HeaderMap) -> Asks {
 }
 
 /// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
-fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, Problem> {
+fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, SpaceProblem> {
     let asks = asks(&head.headers);
     // Whoever has not shown who it is, is known by its address only.
     let shown = head.headers.get(header::AUTHORIZATION).filter(|_| head.extensions.get::<guard::Known>().is_some());
@@ -205,7 +205,9 @@ fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Resul
             let span = match (number, unit) {
                 (Some(number), "s" | "") => Duration::from_secs(number),
                 (Some(number), "ms") => Duration::from_millis(number),
-                _ => return Err(Problem::usage(format!("timeout={text:?}: a number of seconds, or such as 250ms"))),
+                _ => {
+                    return Err(SpaceProblem::usage(format!("timeout={text:?}: a number of seconds, or such as 250ms")));
+                }
             };
             Some(span)
         }
@@ -221,7 +223,7 @@ fn value(text: &str) -> HeaderValue {
 
 fn method_not_allowed(allowed: &'static str) -> Response {
     let detail = format!("only {allowed} here");
-    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail).into_response();
+    let mut response = SpaceProblem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail).into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
 }

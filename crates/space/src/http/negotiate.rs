@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use oxrdfio::{JsonLdProfileSet, RdfFormat};
 use sparesults::QueryResultsFormat;
 
-use super::problem::Problem;
+use super::problem::SpaceProblem;
 use crate::machine::request::Form;
 
 const RESULTS: [QueryResultsFormat; 4] =
@@ -33,7 +33,11 @@ fn wishes(headers: &HeaderMap) -> Vec<(String, u32)> {
 }
 
 /// The best of the offers; the first if anything will do.
-fn choose<T: Copy>(headers: &HeaderMap, offers: &[T], names: impl Fn(&T) -> Vec<&'static str>) -> Result<T, Problem> {
+fn choose<T: Copy>(
+    headers: &HeaderMap,
+    offers: &[T],
+    names: impl Fn(&T) -> Vec<&'static str>,
+) -> Result<T, SpaceProblem> {
     let wishes = wishes(headers);
     let weight = |offer: &T| {
         let names = names(offer);
@@ -53,19 +57,19 @@ fn choose<T: Copy>(headers: &HeaderMap, offers: &[T], names: impl Fn(&T) -> Vec<
         best.map_or(0, |(_, weight)| weight)
     };
     if wishes.is_empty() {
-        return offers.first().copied().ok_or_else(|| Problem::usage("no format"));
+        return offers.first().copied().ok_or_else(|| SpaceProblem::usage("no format"));
     }
     // The first of equals: `max_by_key` would take the last.
     let best = offers.iter().rev().max_by_key(|offer| weight(offer)).filter(|offer| weight(offer) > 0);
     best.copied().ok_or_else(|| {
         let known: Vec<_> = offers.iter().filter_map(|offer| names(offer).first().copied()).collect();
         let detail = format!("none of the formats in Accept is written here; try {}", known.join(", "));
-        Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
+        SpaceProblem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
     })
 }
 
 /// How rows or a truth value are written for this client.
-pub(crate) fn results(headers: &HeaderMap) -> Result<Form, Problem> {
+pub(crate) fn results(headers: &HeaderMap) -> Result<Form, SpaceProblem> {
     let names = |format: &QueryResultsFormat| match format {
         QueryResultsFormat::Json => vec!["application/sparql-results+json", "application/json"],
         QueryResultsFormat::Xml => vec!["application/sparql-results+xml", "application/xml", "text/xml"],
@@ -77,7 +81,7 @@ pub(crate) fn results(headers: &HeaderMap) -> Result<Form, Problem> {
 }
 
 /// How triples are written for this client, or quads of several graphs.
-pub(crate) fn graph(headers: &HeaderMap, are_quads: bool) -> Result<Form, Problem> {
+pub(crate) fn graph(headers: &HeaderMap, are_quads: bool) -> Result<Form, SpaceProblem> {
     let names = |format: &RdfFormat| match format {
         RdfFormat::Turtle => vec!["text/turtle", "application/turtle", "application/x-turtle"],
         RdfFormat::NTriples => vec!["application/n-triples", "text/plain"],

@@ -15,12 +15,12 @@ pub(crate) const UNAVAILABLE: &str = "the smart space has failed; it begins anew
 
 /// An answer that is none.
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
+pub(crate) struct SpaceProblem {
     pub(crate) answer: tidegate_http::Problem,
     hints: Option<Box<Hints>>,
 }
 
-impl Problem {
+impl SpaceProblem {
     pub(crate) fn new(status: StatusCode, name: &'static str, detail: impl Into<String>) -> Self {
         tidegate_http::Problem::new(status, name, detail).into()
     }
@@ -55,7 +55,7 @@ impl Problem {
     }
 }
 
-impl From<tidegate_http::Problem> for Problem {
+impl From<tidegate_http::Problem> for SpaceProblem {
     fn from(answer: tidegate_http::Problem) -> Self {
         Self { answer, hints: None }
     }
@@ -70,7 +70,7 @@ pub(crate) fn announce(hints: &Hints, headers: &mut HeaderMap) {
     });
 }
 
-impl From<Refused> for Problem {
+impl From<Refused> for SpaceProblem {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Busy(hints) => {
@@ -105,7 +105,7 @@ impl From<Refused> for Problem {
     }
 }
 
-impl From<GraphError> for Problem {
+impl From<GraphError> for SpaceProblem {
     fn from(error: GraphError) -> Self {
         let (status, name) = match &error {
             GraphError::Cancelled => return Refused::Late.into(),
@@ -120,7 +120,7 @@ impl From<GraphError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for SpaceProblem {
     fn into_response(self) -> Response {
         let Self { answer, hints } = self;
         let (name, status, detail) = (answer.name, answer.status.as_u16(), answer.detail.clone());

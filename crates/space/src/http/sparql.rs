@@ -11,7 +11,7 @@ use tidegate_control::admission::Class;
 use tidegate_graph::{GraphError, Query, QueryLimits, Update};
 
 use super::body::{Parameters, content_type};
-use super::problem::{Problem, announce};
+use super::problem::{SpaceProblem, announce};
 use super::{HttpState, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
 use crate::machine::request::{AnswerSource, Form, Refused, ResponseBody, SpaceResponse};
 use crate::notifications::SpaceRequest;
@@ -31,19 +31,28 @@ enum Came {
     Update(String),
 }
 
-pub(super) async fn query(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn query(
+    State(door): State<Arc<HttpState>>,
+    request: Request<Body>,
+) -> Result<Response, SpaceProblem> {
     serve(&door, request, Takes::Queries).await
 }
 
-pub(super) async fn update(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn update(
+    State(door): State<Arc<HttpState>>,
+    request: Request<Body>,
+) -> Result<Response, SpaceProblem> {
     serve(&door, request, Takes::Updates).await
 }
 
-pub(super) async fn either(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn either(
+    State(door): State<Arc<HttpState>>,
+    request: Request<Body>,
+) -> Result<Response, SpaceProblem> {
     serve(&door, request, Takes::Both).await
 }
 
-async fn serve(door: &HttpState, request: Request<Body>, takes: Takes) -> Result<Response, Problem> {
+async fn serve(door: &HttpState, request: Request<Body>, takes: Takes) -> Result<Response, SpaceProblem> {
     let (head, body) = request.into_parts();
     let mut parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
@@ -51,10 +60,10 @@ async fn serve(door: &HttpState, request: Request<Body>, takes: Takes) -> Result
         Method::GET | Method::HEAD if takes == Takes::Updates => return Ok(method_not_allowed("POST")),
         Method::GET | Method::HEAD => {
             if parameters.has("update") {
-                return Err(Problem::usage("an update is sent with POST"));
+                return Err(SpaceProblem::usage("an update is sent with POST"));
             }
             let text = parameters.take("query")?;
-            Came::Query(text.ok_or_else(|| Problem::usage("the parameter query is missing"))?)
+            Came::Query(text.ok_or_else(|| SpaceProblem::usage("the parameter query is missing"))?)
         }
         Method::POST => posted(door, (&head, body), &mut parameters, takes).await?,
         _ => return Ok(method_not_allowed("GET, HEAD, POST")),
@@ -70,12 +79,12 @@ async fn posted(
     (head, body): (&Parts, Body),
     parameters: &mut Parameters,
     takes: Takes,
-) -> Result<Came, Problem> {
+) -> Result<Came, SpaceProblem> {
     let kind = content_type(&head.headers);
     let Whole { bytes, .. } = read_body(door, body).await?;
     let text = |bytes: &[u8]| {
-        let text = std::str::from_utf8(bytes).map_err(|_| Problem::usage("the body is not UTF-8"))?;
-        Ok::<_, Problem>(text.to_owned())
+        let text = std::str::from_utf8(bytes).map_err(|_| SpaceProblem::usage("the body is not UTF-8"))?;
+        Ok::<_, SpaceProblem>(text.to_owned())
     };
     match kind.as_str() {
         "application/sparql-query" if takes != Takes::Updates => Ok(Came::Query(text(&bytes)?)),
@@ -87,8 +96,8 @@ async fn posted(
             match (query, update) {
                 (Some(query), None) => Ok(Came::Query(query)),
                 (None, Some(update)) => Ok(Came::Update(update)),
-                (Some(_), Some(_)) => Err(Problem::usage("a query and an update at once")),
-                (None, None) => Err(Problem::usage("the form has no query or update for this place")),
+                (Some(_), Some(_)) => Err(SpaceProblem::usage("a query and an update at once")),
+                (None, None) => Err(SpaceProblem::usage("the form has no query or update for this place")),
             }
         }
         kind => {
@@ -96,7 +105,7 @@ async fn posted(
                 "Content-Type {kind:?}: send application/sparql-query, application/sparql-update or \
                  application/x-www-form-urlencoded, as this place takes it"
             );
-            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail))
+            Err(SpaceProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail))
         }
     }
 }
@@ -105,7 +114,7 @@ async fn posted(
 enum Noted {
     Asked(Form, bool),
     Unchanged(u64),
-    Wrong(Problem),
+    Wrong(SpaceProblem),
 }
 
 async fn ask(
@@ -114,7 +123,7 @@ async fn ask(
     parameters: &Parameters,
     head: Parts,
     is_read: bool,
-) -> Result<Response, Problem> {
+) -> Result<Response, SpaceProblem> {
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
     let asker = asker(door, parameters, &head)?;
     let (bytes, headers, handle) = (text.len(), head.headers, door.handle.clone());
@@ -186,7 +195,12 @@ pub(super) fn respond(door: &HttpState, answered: SpaceResponse, form: Form, is_
     response
 }
 
-async fn change(door: &HttpState, text: String, parameters: &Parameters, head: &Parts) -> Result<Response, Problem> {
+async fn change(
+    door: &HttpState,
+    text: String,
+    parameters: &Parameters,
+    head: &Parts,
+) -> Result<Response, SpaceProblem> {
     let bytes = text.len();
     let (default, named) = (parameters.graphs("using-graph-uri")?, parameters.graphs("using-named-graph-uri")?);
     let asker = asker(door, parameters, head)?;

@@ -12,7 +12,7 @@ use tidegate_control::admission::Class;
 use tidegate_graph::{Mask, MaskGraph, QueryLimits};
 
 use super::body::{Parameters, content_type, iri, quads, rdf_format};
-use super::problem::Problem;
+use super::problem::SpaceProblem;
 use super::sparql::respond;
 use super::{HttpState, ask_text, asker, method_not_allowed, negotiate, read_body};
 use crate::machine::request::ResponseBody;
@@ -28,9 +28,9 @@ enum StoreTarget {
 }
 
 impl StoreTarget {
-    fn read(parameters: &Parameters) -> Result<Self, Problem> {
+    fn read(parameters: &Parameters) -> Result<Self, SpaceProblem> {
         match (parameters.one("graph")?, parameters.has("default")) {
-            (Some(_), true) => Err(Problem::usage("graph and default at once")),
+            (Some(_), true) => Err(SpaceProblem::usage("graph and default at once")),
             (Some(graph), false) => Ok(Self::One(iri(graph)?.into())),
             (None, true) => Ok(Self::One(GraphName::DefaultGraph)),
             (None, false) => Ok(Self::All),
@@ -56,7 +56,10 @@ impl StoreTarget {
     }
 }
 
-pub(super) async fn serve(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn serve(
+    State(door): State<Arc<HttpState>>,
+    request: Request<Body>,
+) -> Result<Response, SpaceProblem> {
     let (head, body) = request.into_parts();
     let parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let place = StoreTarget::read(&parameters)?;
@@ -69,7 +72,7 @@ pub(super) async fn serve(State(door): State<Arc<HttpState>>, request: Request<B
             let is_named = matches!(place, StoreTarget::One(GraphName::NamedNode(_)));
             let is_empty = matches!(&answered.answer, ResponseBody::Bytes(bytes) if bytes.trim_ascii().is_empty());
             if is_named && is_empty {
-                return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
+                return Err(SpaceProblem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
             }
             Ok(respond(&door, answered, form, true))
         }
@@ -89,7 +92,7 @@ pub(super) async fn serve(State(door): State<Arc<HttpState>>, request: Request<B
             let answered = change(SpaceRequest::Edit { remove: vec![place.mask()], insert: Vec::new() }).await?;
             let is_named = matches!(place, StoreTarget::One(GraphName::NamedNode(_)));
             if is_named && matches!(answered.answer, ResponseBody::Changed { is_change: false, .. }) {
-                return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
+                return Err(SpaceProblem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
             }
             Ok(StatusCode::NO_CONTENT.into_response())
         }

@@ -11,13 +11,13 @@ use axum::response::Response;
 use futures_util::SinkExt;
 use tidegate_control::admission::Class;
 use tidegate_graph::{GraphError, SubscriberId};
-use tidegate_http::Peer;
+use tidegate_http::PeerAddress;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
 use super::HttpState;
-use super::problem::Problem;
+use super::problem::SpaceProblem;
 use crate::counts::ConnectionKind;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::machine::notification::SpaceNotification;
@@ -39,13 +39,15 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 
 pub(super) async fn upgrade(
     State(door): State<Arc<HttpState>>,
-    Extension(Peer(from)): Extension<Peer>,
+    Extension(PeerAddress(from)): Extension<PeerAddress>,
     socket: WebSocketUpgrade,
-) -> Result<Response, Problem> {
+) -> Result<Response, SpaceProblem> {
     let handle = door.handle.clone();
     let client = handle.client(from, b"socket");
-    let place =
-        door.places.take(ConnectionKind::Socket, &handle.shared.counts).ok_or_else(|| Problem::busy(PING_INTERVAL))?;
+    let place = door
+        .places
+        .take(ConnectionKind::Socket, &handle.shared.counts)
+        .ok_or_else(|| SpaceProblem::busy(PING_INTERVAL))?;
     let response = socket
         .max_message_size(SOCKET_MESSAGE_BYTES_MAX)
         .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)
