@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_control::Timestamp;
 
@@ -32,6 +32,12 @@ impl Clock {
         if let Self::ByHand(nanos) = self {
             nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(0), Ordering::SeqCst);
         }
+    }
+
+    /// The time of day, since 1970, at which this clock showed zero, by the clock of the machine.
+    pub(crate) fn zero(&self) -> Duration {
+        let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        day.saturating_sub(self.now().since(Timestamp::ZERO))
     }
 
     /// How long something took that began then; no time at all by a clock that is set by hand while it happens.

@@ -130,7 +130,7 @@ impl Broker {
             polls.iter().map(|poll| Waker::new(poll.registry(), INBOX).map(Inbox::new)).collect();
         let questions = Arc::new(Questions::new(config.password_threads));
         let rules = Rules::new(&config, authenticator, policy, 0);
-        let mut made = make_shards(polls.len(), &rules);
+        let mut made = make_shards(polls.len(), &rules, clock.zero());
         let (mut store, mut first, mut opening) = (None, vec![Vec::new(); polls.len()], None);
         let (mut bans, mut rates) = (Vec::new(), Vec::new());
         if let Some(settings) = &config.store {
@@ -294,12 +294,14 @@ impl Drop for Broker {
     }
 }
 
-fn make_shards(count: usize, rules: &Rules) -> Vec<Shard> {
+fn make_shards(count: usize, rules: &Rules, zero: Duration) -> Vec<Shard> {
     // One for all: who belongs together has the same number on each of them.
     let seed = Chance::new().seed();
     let make = |index| {
         let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
-        Shard::new(index, count, settings, policy, seed)
+        let mut shard = Shard::new(index, count, settings, policy, seed);
+        shard.set_wall_clock(zero);
+        shard
     };
     (0..count).map(make).collect()
 }

@@ -173,8 +173,8 @@ pub(crate) const MAPPED_MAX: usize = 4096;
 /// How often a shard shows its counters to the others.
 pub(crate) const STATS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Shard threads at most: what the core can tell apart.
-pub(crate) const SHARDS_MAX: usize = 64;
+/// Shard threads at most: as many as the configuration takes, and more than there are cores.
+pub(crate) const SHARDS_MAX: usize = 1024;
 
 /// How long a machine that has other things to do may let a ready thread wait. What publishers send in such a time is not
 /// taken for a burst of theirs; a real burst is spread over as much, and no more.

@@ -8,6 +8,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_wire_mqtt::QoS;
 
+use crate::between::ShardSet;
 use crate::limits::{CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
 use crate::session::SubscriptionIds;
 use crate::subscriptions::{Changes, GroupId, Matches, Subscriptions, Watch, Wish};
@@ -31,7 +32,7 @@ pub(crate) struct Target {
 pub(crate) struct Route {
     pub(crate) targets: Vec<Target>,
     pub(crate) groups: Vec<GroupId>,
-    pub(crate) shards: u64,
+    pub(crate) shards: ShardSet,
     /// Somebody outside wants to see it.
     pub(crate) is_tapped: bool,
     /// What it depends on.

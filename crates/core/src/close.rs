@@ -251,7 +251,7 @@ impl ShardState {
         let Some(patience) = connection.patience else { return };
         // The clock stands still while we do not listen; who is not read because of others cannot be heard either.
         let is_deaf =
-            connection.pause.is_some() || connection.is_unread || connection.is_owed_much() || self.is_clogged();
+            connection.pause.is_some() || connection.is_unread || connection.is_owed_much() || self.links.is_clogged();
         let seen_at = if is_deaf { now } else { connection.seen_at };
         let deadline = seen_at + patience;
         if deadline <= now {

@@ -187,7 +187,7 @@ impl ShardState {
         let is_full = |connection: &Connection| {
             connection.answer_bytes > self.settings.outbox_bytes_max || connection.is_owed_much()
         };
-        let is_clogged = self.is_clogged() || self.connection(conn).is_some_and(is_full);
+        let is_clogged = self.links.is_clogged() || self.connection(conn).is_some_and(is_full);
         let then = if is_clogged { Then::Pause } else { Then::Continue };
         Progress { consumed, at_least, then, units: whole(used) }
     }

@@ -67,6 +67,8 @@ pub(crate) const RETAINED_SWEEP_MAX: usize = 1024;
 pub(crate) const EMPTIED_BYTES_MAX: usize = 1024 * 1024;
 /// Levels of all filters of a session together: six of each of its 10 000. Each may be a node of the tree.
 pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
+/// Shards of one node: one for each core, and machines have fewer. A position has 16 bits where it travels.
+pub(crate) const SHARDS_MAX: usize = 4096;
 /// Bytes waiting for another shard, messages or changes of interest, at which clients are no longer read.
 pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.
@@ -146,3 +148,4 @@ pub(crate) const RECORDING_LEASE: Duration = Duration::from_secs(5);
 
 const _: () = assert!(CHANGE_COUNTERS <= 1 << 16, "the number of a counter has 16 bits");
 const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "clients are paused before anything is dropped");
+const _: () = assert!(SHARDS_MAX <= 1 << 16, "an address has 16 bits for a shard");

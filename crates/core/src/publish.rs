@@ -12,7 +12,6 @@ use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, Reaso
 use crate::access::Action;
 use crate::aliases::{AliasesIn, NoRoom};
 use crate::classes::ClassId;
-use crate::envelope::Envelope;
 use crate::event::{Event, Why};
 use crate::gate::{Admission, Arrival, Kind, Pace, Refusal};
 use crate::input::{Ending, Flow, Handled};
@@ -22,10 +21,8 @@ use crate::measures::Asked;
 use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
-use crate::route::load_of;
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
-use crate::subscriptions::GroupRef;
 
 impl ShardState {
     pub(crate) fn handle_publish(
@@ -101,7 +98,7 @@ impl ShardState {
     /// Retains a message of this shard: it comes after all that were heard of.
     fn retain_here(&mut self, message: &Shareable<'_>, now: Timestamp) -> Kept {
         self.retain_count += 1;
-        self.retain(message, Stamp { count: self.retain_count, shard: self.index }, now)
+        self.retain(message, Stamp { count: self.retain_count, from: self.links.own() }, now)
     }
 
     /// Keeps or forgets the retained message of a topic. [MQTT-3.3.1-5, MQTT-3.3.1-6]
@@ -109,7 +106,7 @@ impl ShardState {
         let topic = message.publication.topic;
         let before = if self.keeps_retained(topic) { self.retained.get(topic) } else { None };
         if message.publication.payload.is_empty() {
-            let others = if self.outgoing.len() > 1 { Others::MayBeBehind } else { Others::None };
+            let others = if self.links.has_others() { Others::MayBeBehind } else { Others::None };
             self.retained.remove(topic, stamp, others);
             self.note_retained(message, before, Kept::Yes);
             return Kept::Yes;
@@ -310,46 +307,6 @@ impl ShardState {
     pub(crate) fn session_of(&mut self, conn: ConnId) -> Option<&mut crate::session::Session> {
         let session = self.connection(conn)?.session;
         self.sessions.get_mut(session)
-    }
-
-    pub(crate) fn handle_envelope(&mut self, from: usize, envelope: &Envelope<'_>, now: Timestamp) {
-        match *envelope {
-            Envelope::Publish { publication, count, routing } => {
-                let message = Shareable::new(publication);
-                message.routing.set(routing);
-                if publication.retain {
-                    self.retain_count = self.retain_count.max(count);
-                    let kept = self.retain(&message, Stamp { count, shard: from }, now);
-                    self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
-                }
-                self.saturation.begin_message();
-                self.route_here(&message, now);
-                self.tell_saturated(from, &publication, now);
-            }
-            Envelope::Saturated { origin, topic, millis } => self.hear_saturated(from, (origin, topic), millis, now),
-            Envelope::TurnedAway { origin } => self.saturation.hear_turned_away(origin, now),
-            Envelope::Ask { turn } => self.handle_ask(from, turn, now),
-            Envelope::Kept { turn } => self.handle_kept(from, turn, now),
-            Envelope::Shared { filter, group, publication, tried, routing } => {
-                let message = Shareable::new(publication);
-                message.routing.set(routing);
-                let (sessions, connections) = (&self.sessions, &self.connections);
-                let load = |session| load_of(sessions, connections, session);
-                if let Some((session, wish)) = self.subscriptions.pick_local(filter, group, load) {
-                    let group = GroupRef { name: group, filter };
-                    self.deliver_shared(session, wish, Some(&group), &message, now);
-                } else if !self.pass_on(from, (filter, group), &message, tried) {
-                    let class = publication.standing.class;
-                    self.stats.begin_delivery(class);
-                    self.departed.deliveries += 1;
-                    self.departed.lose_delivery(Loss::NoMember, class, &mut self.stats);
-                }
-            }
-            Envelope::Interest { filter, interested } => self.subscriptions.set_interest(filter, from, interested),
-            Envelope::Group { filter, group, members } => {
-                self.subscriptions.set_remote_members(filter, group, from, members);
-            }
-        }
     }
 }
 

@@ -16,10 +16,10 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
 use tidegate_wire_mqtt::topic::matches as topic_matches;
 
+use crate::between::{Envelope, Tried};
 use crate::cache::{Route, Target, merged};
 use crate::connection::Connection;
 use crate::copy::Frames;
-use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
 use crate::session::{Queued, Session, Stage};
@@ -36,7 +36,7 @@ impl ShardState {
         if self.saturation.is_taken() {
             self.saturation.begin_reading();
         } else if !route.is_tapped {
-            self.note_reach(index, &message.publication, route.shards, now);
+            self.note_reach(index, &message.publication, &route.shards, now);
         }
         places
     }
@@ -57,15 +57,17 @@ impl ShardState {
             places += usize::from(self.route_to_group(*group, message, now));
         }
         // A retained message is kept by every shard, so that each can answer its own subscribers.
-        let shards = if message.publication.retain { u64::MAX } else { route.shards };
-        if shards != 0 && self.outgoing.len() > 1 {
-            for shard in self.other_shards().filter(|shard| shards & 1 << shard != 0) {
-                let (publication, count, routing) = (message.publication, self.retain_count, message.routing.get());
-                let envelope = Envelope::Publish { publication, count, routing };
-                self.forward(shard, &envelope, &message.publication);
-            }
+        if message.publication.retain {
+            self.links.others().for_each(|shard| self.send_on(shard, message));
+        } else {
+            route.shards.iter().for_each(|shard| self.send_on(shard, message));
         }
-        places + (route.shards.count_ones() as usize)
+        places + route.shards.len()
+    }
+
+    fn send_on(&mut self, shard: usize, message: &Shareable<'_>) {
+        let (publication, count, routing) = (message.publication, self.retain_count, message.routing.get());
+        self.forward(shard, &Envelope::Publish { publication, count, routing }, &message.publication);
     }
 
     /// A publication from another shard: its groups were served there.
@@ -125,7 +127,8 @@ impl ShardState {
             Some(Pick::Remote(shard)) => {
                 let Some((name, filter)) = self.subscriptions.group_of(group) else { return false };
                 let (publication, routing) = (message.publication, message.routing.get());
-                let envelope = Envelope::Shared { tried: 0, filter: &filter, group: &name, publication, routing };
+                let envelope =
+                    Envelope::Shared { tried: Tried::default(), filter: &filter, group: &name, publication, routing };
                 self.forward(shard, &envelope, &publication);
                 // Whether a member there has room is not known here.
                 self.saturation.note_taken();
@@ -199,10 +202,12 @@ impl ShardState {
         from: usize,
         (filter, group): (&str, &str),
         message: &Shareable<'_>,
-        tried: u64,
+        tried: Tried<'_>,
     ) -> bool {
-        let tried = tried | 1 << self.index;
-        let Some(shard) = self.subscriptions.shard_with_members(filter, group, tried) else { return false };
+        let tried = tried.with(self.links.own());
+        let tried = Tried::of(&tried);
+        let is_tried = |shard| tried.contains(self.links.address_of(shard));
+        let Some(shard) = self.subscriptions.shard_with_members(filter, group, is_tried) else { return false };
         let (publication, routing) = (message.publication, message.routing.get());
         self.forward(shard, &Envelope::Shared { tried, filter, group, publication, routing }, &publication);
         if publication.qos > QoS::AtMostOnce {
@@ -226,13 +231,13 @@ impl ShardState {
     /// Sends on, unless too much waits already and the message may get lost. One that is retained may not: all shards keep
     /// the same. Its publisher is no longer read when much less waits.
     fn forward(&mut self, shard: usize, envelope: &Envelope<'_>, publication: &Publication<'_>) {
-        let Some(outgoing) = self.outgoing.get_mut(shard).map(|outgoing| &mut outgoing.messages) else { return };
+        let Some(waiting) = self.links.waiting(shard) else { return };
         let may_get_lost = publication.qos == QoS::AtMostOnce && !publication.retain;
-        if may_get_lost && outgoing.len() > BATCH_BYTES_MAX {
+        if may_get_lost && waiting > BATCH_BYTES_MAX {
             self.stats.dropped_shard_full += 1;
             return;
         }
-        envelope.write(outgoing);
+        self.links.send(shard, envelope);
         if publication.qos > QoS::AtMostOnce {
             self.journal.ask(shard);
         }

@@ -10,7 +10,6 @@ mod restore;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::time::Duration;
 
@@ -20,6 +19,7 @@ use tidegate_control::pressure::Level;
 use tidegate_wire_mqtt::{Connect, ReasonCode};
 
 use crate::access::{Identity, Policy};
+use crate::between::{Batch, Unread};
 use crate::event::{Event, Why};
 use crate::gate::{LimitsFull, Whom};
 use crate::input::Portion;
@@ -79,36 +79,6 @@ pub enum Then {
     Close,
 }
 
-/// Publications or changes of interest on their way to another shard. Opaque bytes.
-#[derive(Debug)]
-pub struct Batch {
-    pub(crate) from: usize,
-    pub(crate) lane: Lane,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// What a batch holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// Changes of interest: small and rare, and no answer is written before they are taken. An inbox should have room for
-    /// these when it has none for messages.
-    Interest,
-    /// Messages. If the inbox is full they wait here, and publishers with them.
-    Messages,
-}
-
-impl Batch {
-    /// What it holds.
-    pub fn lane(&self) -> Lane {
-        self.lane
-    }
-
-    /// Its size in bytes.
-    pub fn size(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
 /// One shard: the sessions of its clients and what it knows of all topics.
 ///
 /// The contract in one sentence: *handle what arrived, turn once, drain every poll, sleep until `poll_timeout`*. The
@@ -123,7 +93,7 @@ impl Shard {
     /// For tests and drains: how long a closing connection may take to flush.
     pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// A shard among `shards` (64 at most). The seed feeds the hash tables and numbers parents: it is drawn at each start,
+    /// A shard among `shards` of this process. The seed feeds the hash tables and numbers parents: it is drawn at each start,
     /// told to nobody, and the same for all shards of a broker.
     pub fn new(index: usize, shards: usize, settings: Arc<Settings>, policy: Arc<dyn Policy>, seed: u64) -> Self {
         Self { state: ShardState::new(index, shards, settings, policy, seed) }
@@ -132,6 +102,12 @@ impl Shard {
     /// New rules of access; they hold for what comes next, deliveries included.
     pub fn set_policy(&mut self, policy: Arc<dyn Policy>) {
         self.state.set_policy(policy);
+    }
+
+    /// The time of day, since 1970, when the clock that `now` is read from showed zero: times that leave the process are
+    /// times of day. The same for all shards of a process; to be said before they talk.
+    pub fn set_wall_clock(&mut self, zero: Duration) {
+        self.state.set_wall_clock(zero);
     }
 
     /// New settings; they hold for new connections and new messages.
@@ -228,9 +204,10 @@ impl Shard {
         self.state.handle_shutdown(reason, now);
     }
 
-    /// A batch from another shard.
-    pub fn handle_batch(&mut self, batch: &Batch, now: Timestamp) {
-        self.state.handle_batch(batch, now);
+    /// A batch from another shard. One that cannot be read is not taken, and that is worth a line in the log: shards of one
+    /// process write nothing of the kind.
+    pub fn handle_batch(&mut self, batch: &Batch, now: Timestamp) -> Result<(), Unread> {
+        self.state.handle_batch(batch, now)
     }
 
     /// The inbox of that shard was full: try again next turn. If these were changes of interest, nothing may be written

@@ -7,6 +7,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
@@ -14,15 +15,15 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Limits, ReasonCode, Retain, Sender};
 
 use crate::access::Policy;
+use crate::between::{Batch, Links};
 use crate::cache::MatchCache;
 use crate::classes::PriorityMode;
 use crate::connection::Connection;
-use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
 use crate::gate::share::Saturation;
 use crate::gate::{Arrivals, Gate, Memory};
 use crate::ledger::Ledger;
-use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX};
+use crate::limits::{BURST_STEPS_PER_TURN_MAX, EVENTS_MAX};
 use crate::measures::Meters;
 use crate::outbox::Spares;
 use crate::persist::{Journal, PageRequests};
@@ -31,23 +32,15 @@ use crate::retained::Retained;
 use crate::sample::TopicSample;
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::shard::{Batch, ConnId, Lane};
+use crate::shard::ConnId;
 use crate::slab::Slab;
 use crate::subscriptions::Subscriptions;
 use crate::tap::Taps;
 use crate::timers::Timers;
 
-/// What waits for one other shard, by lane.
-#[derive(Debug, Default)]
-pub(crate) struct Outgoing {
-    pub(crate) interest: Vec<u8>,
-    pub(crate) messages: Vec<u8>,
-}
-
 /// The state of one shard; see [`Shard`](crate::Shard).
 #[derive(Debug)]
 pub(crate) struct ShardState {
-    pub(crate) index: usize,
     pub(crate) settings: Arc<Settings>,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) limits: Limits,
@@ -71,8 +64,8 @@ pub(crate) struct ShardState {
     /// Connections with something new to write, and connections to close.
     pub(crate) to_write: VecDeque<ConnId>,
     pub(crate) to_close: Vec<ConnId>,
-    /// What the other shards are to be told, by shard.
-    pub(crate) outgoing: Vec<Outgoing>,
+    /// What the other shards are to be told.
+    pub(crate) links: Links,
     /// Sessions that have retained messages to send and the room for it, in order; see `burst`.
     pub(crate) bursting: VecDeque<u32>,
     /// Steps that are left for them in this turn.
@@ -86,8 +79,6 @@ pub(crate) struct ShardState {
     pub(crate) departed: Ledger,
     /// Subscriptions that ended with their session.
     pub(crate) subscriptions_ended: u64,
-    /// One bit for each other shard that refused a change of interest and has not taken it yet.
-    interest_refused: u64,
     /// The highest count of a retained message, here or heard of; see `Stamp`.
     pub(crate) retain_count: u64,
     /// What was learned of publishers that have left.
@@ -109,7 +100,6 @@ impl ShardState {
         let limits = limits_of(&settings);
         let gate = Gate::new(&settings.back_off, seed);
         Self {
-            index,
             settings,
             policy,
             limits,
@@ -131,7 +121,7 @@ impl ShardState {
             page_requests: PageRequests::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
-            outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
+            links: Links::new(index, shards),
             bursting: VecDeque::new(),
             burst_steps: BURST_STEPS_PER_TURN_MAX,
             events: VecDeque::new(),
@@ -140,7 +130,6 @@ impl ShardState {
             meters: Meters::default(),
             departed: Ledger::default(),
             subscriptions_ended: 0,
-            interest_refused: 0,
             retain_count: 0,
             left: crate::gate::Left::default(),
             copies: 0,
@@ -157,15 +146,6 @@ impl ShardState {
         self.limits = limits_of(&settings);
         self.gate.configure(&self.settings.back_off, &settings.back_off);
         self.settings = settings;
-    }
-
-    pub(crate) fn handle_batch(&mut self, batch: &Batch, now: Timestamp) {
-        let mut bytes = &*batch.bytes;
-        while let Some(envelope) = Envelope::read(&mut bytes) {
-            self.handle_envelope(batch.from, &envelope, now);
-            self.journal.end_whole();
-        }
-        debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
     }
 
     pub(crate) fn turn(&mut self, now: Timestamp) {
@@ -186,7 +166,7 @@ impl ShardState {
     }
 
     pub(crate) fn may_write(&self) -> bool {
-        self.interest_refused == 0
+        self.links.are_told()
     }
 
     pub(crate) fn poll_write(&mut self) -> Option<ConnId> {
@@ -250,28 +230,19 @@ impl ShardState {
                 && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
                 && !connection.is_owed_much()
         };
-        !self.is_clogged() && self.connection(conn).is_none_or(is_willing)
+        !self.links.is_clogged() && self.connection(conn).is_none_or(is_willing)
+    }
+
+    pub(crate) fn set_wall_clock(&mut self, zero: Duration) {
+        self.links.set_wall_clock(zero);
     }
 
     pub(crate) fn poll_batch(&mut self, to: usize) -> Option<Batch> {
-        let Outgoing { interest, messages } = self.outgoing.get_mut(to)?;
-        let (lane, bytes) = if interest.is_empty() { (Lane::Messages, messages) } else { (Lane::Interest, interest) };
-        self.interest_refused &= !(1 << to);
-        (!bytes.is_empty()).then(|| Batch { from: self.index, lane, bytes: core::mem::take(bytes) })
+        self.links.poll(to)
     }
 
     pub(crate) fn handle_batch_refused(&mut self, to: usize, batch: Batch) {
-        let Some(outgoing) = self.outgoing.get_mut(to) else { return };
-        let bytes = match batch.lane {
-            Lane::Interest => {
-                self.interest_refused |= 1 << to;
-                &mut outgoing.interest
-            }
-            Lane::Messages => &mut outgoing.messages,
-        };
-        let mut first = batch.bytes;
-        first.append(bytes);
-        *bytes = first;
+        self.links.take_back(to, batch);
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
@@ -286,7 +257,7 @@ impl ShardState {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let is_first = self.index == 0;
+        let is_first = self.links.index() == 0;
         Stats {
             connections: self.connections.len() as u64,
             sessions: (self.sessions.len() - self.gate.ghosts()) as u64,
@@ -325,24 +296,6 @@ impl ShardState {
             events.pop_front();
         }
         events.push_back(event);
-    }
-
-    pub(crate) fn other_shards(&self) -> impl Iterator<Item = usize> + use<> {
-        let index = self.index;
-        (0..self.outgoing.len()).filter(move |shard| *shard != index)
-    }
-
-    /// A change of interest, to all other shards.
-    pub(crate) fn tell_others(&mut self, envelope: &Envelope<'_>) {
-        for shard in self.other_shards() {
-            envelope.write(&mut self.outgoing[shard].interest);
-        }
-    }
-
-    /// So much waits for another shard that clients should wait, too.
-    pub(crate) fn is_clogged(&self) -> bool {
-        let most = |outgoing: &Outgoing| outgoing.messages.len().max(outgoing.interest.len());
-        self.outgoing.iter().any(|outgoing| most(outgoing) >= BATCH_BYTES_PAUSE)
     }
 }
 

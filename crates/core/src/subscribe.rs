@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::{
 };
 
 use crate::access::Action;
-use crate::envelope::Envelope;
+use crate::between::Envelope;
 use crate::event::Event;
 use crate::gate::Kind;
 use crate::limits::STRANGER_BYTES;
@@ -116,7 +116,7 @@ impl ShardState {
         }
         let change = self.subscriptions.subscribe(pattern, index, wish);
         if change == Change::First {
-            self.tell_others(&Envelope::Interest { filter: pattern, interested: true });
+            self.links.tell_all(&Envelope::Interest { filter: pattern, interested: true });
         }
         change
     }
@@ -128,7 +128,7 @@ impl ShardState {
             self.subscriptions.leave(pattern, group, index);
             self.tell_members(pattern, group);
         } else if self.subscriptions.unsubscribe(pattern, index) {
-            self.tell_others(&Envelope::Interest { filter: pattern, interested: false });
+            self.links.tell_all(&Envelope::Interest { filter: pattern, interested: false });
         }
     }
 
@@ -149,7 +149,7 @@ impl ShardState {
 
     fn tell_members(&mut self, pattern: &str, group: &str) {
         let members = self.subscriptions.local_members(pattern, group);
-        self.tell_others(&Envelope::Group { filter: pattern, group, members });
+        self.links.tell_all(&Envelope::Group { filter: pattern, group, members });
     }
 }
 

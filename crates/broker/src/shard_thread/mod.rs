@@ -310,7 +310,10 @@ impl ShardThread {
         self.shared.inboxes[self.index].take_batches(&mut self.batches);
         while let Some(batch) = self.batches.pop_front() {
             self.shared.pressure.budget.batch_taken(self.index, batch.size());
-            self.shard.handle_batch(&batch, self.now);
+            if let Err(error) = self.shard.handle_batch(&batch, self.now) {
+                // Only a bug can cause it: all shards of a process are of one version.
+                tracing::error!(event = "batch_unread", from = %batch.from(), %error, "cannot read what a shard says");
+            }
         }
     }
 

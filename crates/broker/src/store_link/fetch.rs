@@ -22,7 +22,7 @@ use super::disk_address::location_of;
 use super::restore::saved;
 use super::wall_clock::WallClock;
 
-/// Jobs that wait, of all shards: a shard asks for a few at a time, so there is room for all that 64 of them ask for.
+/// Jobs that wait, of all shards: a shard asks for a few at a time, so there is room for all that 64 of them ask for; who finds none asks again.
 const JOBS_MAX: usize = 1024;
 /// How long after the first time a page that cannot be read is tried again; each time twice as long...
 const PAUSE_MIN: Duration = Duration::from_millis(200);

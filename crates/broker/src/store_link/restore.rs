@@ -101,7 +101,8 @@ fn carry(shards: &mut [Shard], now: Timestamp) {
         for to in 0..shards.len() {
             while let Some(batch) = shards.get_mut(from).and_then(|shard| shard.poll_batch(to)) {
                 if let Some(shard) = shards.get_mut(to) {
-                    shard.handle_batch(&batch, now);
+                    let taken = shard.handle_batch(&batch, now);
+                    debug_assert!(taken.is_ok(), "shards of one process understand each other: {taken:?}");
                 }
             }
         }

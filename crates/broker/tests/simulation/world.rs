@@ -343,7 +343,7 @@ impl World {
         }
         let way = full[self.dice.below(full.len() as u64) as usize];
         if let Some(batch) = self.mail.get_mut(&way).and_then(VecDeque::pop_front) {
-            self.shards[way.1].handle_batch(&batch, self.now);
+            self.shards[way.1].handle_batch(&batch, self.now).unwrap();
         }
     }
 
@@ -366,7 +366,7 @@ impl World {
         // By the contract: what other shards have sent comes before what was read after it.
         for from in 0..self.shards.len() {
             while let Some(batch) = self.mail.get_mut(&(from, shard)).and_then(VecDeque::pop_front) {
-                self.shards[shard].handle_batch(&batch, self.now);
+                self.shards[shard].handle_batch(&batch, self.now).unwrap();
             }
         }
         let one = &mut self.clients[client];

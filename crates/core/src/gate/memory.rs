@@ -229,7 +229,6 @@ impl ShardState {
     fn fixed_costs(&self) -> usize {
         let stats = &self.stats;
         let places = (stats.queued_messages + stats.inflight_messages + stats.held_messages) as usize;
-        let outgoing: usize = self.outgoing.iter().map(|lane| lane.interest.len() + lane.messages.len()).sum();
         self.connections.len() * CONNECTION_COST
             + self.sessions.len() * SESSION_COST
             + self.subscriptions.len() * SUBSCRIPTION_COST
@@ -237,7 +236,7 @@ impl ShardState {
             + self.retained.bytes_beside()
             + self.cache.bytes()
             + places * PLACE_COST
-            + outgoing
+            + self.links.bytes()
             + self.memory.outside
     }
 }

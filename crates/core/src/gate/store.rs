@@ -78,7 +78,7 @@ impl ShardState {
         }
         let route = self.find_route(publication.topic);
         let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept != 0);
-        route.shards != 0
+        !route.shards.is_empty()
             || !route.groups.is_empty()
             || route.targets.iter().any(|target| target.qos > QoS::AtMostOnce && is_kept(target.session))
     }

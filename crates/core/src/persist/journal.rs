@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 
 use super::{Change, Kept, Trouble, Turn};
-use crate::envelope::Envelope;
+use crate::between::{Envelope, ShardSet};
 use crate::message::Message;
 use crate::shard::ConnId;
 use crate::state::ShardState;
@@ -41,7 +41,7 @@ pub(crate) struct Journal {
     /// Number of this turn.
     turn: u64,
     /// Shards that got messages of this turn, and how often one was sent.
-    asked: u64,
+    asked: ShardSet,
     asks: u64,
     /// QoS 2 messages of this turn that are on their way to other shards.
     routing: Vec<Arc<Message>>,
@@ -74,7 +74,7 @@ struct Pending {
     is_synced: bool,
     bytes: usize,
     /// Shards that have not answered.
-    asked: u64,
+    asked: ShardSet,
     routing: Vec<Arc<Message>>,
 }
 
@@ -104,7 +104,7 @@ impl Default for Journal {
             turn_bytes: 0,
             unsynced_bytes: 0,
             turn: 1,
-            asked: 0,
+            asked: ShardSet::default(),
             asks: 0,
             routing: Vec::new(),
             pending: VecDeque::new(),
@@ -187,7 +187,11 @@ impl Journal {
     }
 
     pub(crate) fn until_kept(&self) -> Until {
-        if self.changes.is_empty() && self.asked == 0 { Until::Kept(self.turn - 1) } else { Until::Kept(self.turn) }
+        if self.changes.is_empty() && self.asked.is_empty() {
+            Until::Kept(self.turn - 1)
+        } else {
+            Until::Kept(self.turn)
+        }
     }
 
     pub(crate) fn is_met(&self, until: Until) -> bool {
@@ -233,7 +237,7 @@ impl Journal {
     /// A message that somebody waits for goes to this shard.
     pub(crate) fn ask(&mut self, shard: usize) {
         if self.is_on {
-            self.asked |= 1 << shard;
+            self.asked.insert(shard);
             self.asks += 1;
         }
     }
@@ -250,7 +254,7 @@ impl Journal {
     /// Whether what was passed on is kept where it went.
     fn has_arrived(&self, Pass { turn, to }: Pass) -> bool {
         let pending = self.pending.binary_search_by_key(&turn, |pending| pending.number).ok();
-        let is_open = pending.and_then(|at| self.pending.get(at)).is_some_and(|pending| pending.asked & 1 << to != 0);
+        let is_open = pending.and_then(|at| self.pending.get(at)).is_some_and(|pending| pending.asked.contains(to));
         turn < self.turn && !is_open
     }
 
@@ -290,19 +294,19 @@ impl Journal {
     }
 
     /// Ends the turn; its changes, and the shards to ask.
-    fn end_turn(&mut self) -> (Option<Turn>, u64, u64) {
+    fn end_turn(&mut self) -> (Option<Turn>, u64, ShardSet) {
         self.whole = 0;
         let (number, asked) = (self.turn, core::mem::take(&mut self.asked));
         let changes = core::mem::take(&mut self.changes);
-        if changes.is_empty() && asked == 0 {
-            return (None, number, 0);
+        if changes.is_empty() && asked.is_empty() {
+            return (None, number, asked);
         }
         self.turn += 1;
         self.pending.push_back(Pending {
             number,
             is_synced: changes.is_empty(),
             bytes: core::mem::take(&mut self.turn_bytes),
-            asked,
+            asked: asked.clone(),
             routing: core::mem::take(&mut self.routing),
         });
         ((!changes.is_empty()).then_some(Turn { position: number, changes }), number, asked)
@@ -313,7 +317,7 @@ impl Journal {
         let first = self.pending.iter().find(|turn| !turn.is_synced);
         self.synced = first.map_or(self.turn, |turn| turn.number) - 1;
         let mut routed = Vec::new();
-        while self.pending.front().is_some_and(|turn| turn.is_synced && turn.asked == 0) {
+        while self.pending.front().is_some_and(|turn| turn.is_synced && turn.asked.is_empty()) {
             routed.extend(self.pending.pop_front().into_iter().flat_map(|turn| turn.routing));
         }
         self.kept = self.pending.front().map_or(self.turn, |turn| turn.number) - 1;
@@ -327,8 +331,8 @@ impl ShardState {
             return None;
         }
         let (turn, number, asked) = self.journal.end_turn();
-        for shard in self.other_shards().filter(|shard| asked & 1 << shard != 0) {
-            Envelope::Ask { turn: number }.write(&mut self.outgoing[shard].messages);
+        for shard in asked.iter() {
+            self.links.send(shard, &Envelope::Ask { turn: number });
         }
         turn
     }
@@ -363,7 +367,7 @@ impl ShardState {
         if let Ok(at) = pending.binary_search_by_key(&turn, |pending| pending.number)
             && let Some(pending) = pending.get_mut(at)
         {
-            pending.asked &= !(1 << from);
+            pending.asked.remove(from);
         }
         self.settle_turns(now);
     }
@@ -372,9 +376,7 @@ impl ShardState {
         let routed = self.journal.advance();
         let synced = self.journal.synced;
         while let Some(receipt) = self.journal.next_receipt() {
-            if let Some(outgoing) = self.outgoing.get_mut(receipt.from) {
-                Envelope::Kept { turn: receipt.theirs }.write(&mut outgoing.messages);
-            }
+            self.links.send(receipt.from, &Envelope::Kept { turn: receipt.theirs });
         }
         for message in routed {
             self.end_routing(&message);

@@ -160,7 +160,9 @@ impl ShardState {
     /// Whether this shard writes down what is retained under this topic. One of them does, so that the order of the log
     /// is the order of the messages; all of them see all of these.
     pub(crate) fn keeps_retained(&self, topic: &str) -> bool {
-        self.journal.is_on() && crate::shard::shard_of(topic, self.outgoing.len()) == self.index && !is_own(topic)
+        self.journal.is_on()
+            && crate::shard::shard_of(topic, self.links.shards()) == self.links.index()
+            && !is_own(topic)
     }
 
     /// What is retained under a topic has changed, on the shard that writes it down: what was there before, and whether
@@ -214,7 +216,7 @@ impl ShardState {
 
     /// A message that is to be taken exactly once, though other shards have to get it: see `begin_routing`.
     pub(crate) fn prepare_routing(&mut self, index: u32, delivery: Delivery, message: &Shareable<'_>) {
-        let is_once = matches!(delivery, Delivery::ExactlyOnce { .. }) && self.outgoing.len() > 1;
+        let is_once = matches!(delivery, Delivery::ExactlyOnce { .. }) && self.links.has_others();
         if !is_once || self.sessions.get(index).is_none_or(|session| session.kept == 0) {
             return;
         }
@@ -224,14 +226,14 @@ impl ShardState {
     /// A will that is kept is published: it is not kept any more from this turn on, and others may get it later than that.
     pub(crate) fn prepare_will(&mut self, message: &Shareable<'_>) {
         let publication = &message.publication;
-        if self.outgoing.len() > 1 && (publication.retain || publication.qos > QoS::AtMostOnce) {
+        if self.links.has_others() && (publication.retain || publication.qos > QoS::AtMostOnce) {
             self.begin_routing_elsewhere(message);
         }
     }
 
     fn begin_routing_elsewhere(&mut self, message: &Shareable<'_>) {
         let route = self.find_route(message.publication.topic);
-        if message.publication.retain || route.shards != 0 || !route.groups.is_empty() {
+        if message.publication.retain || !route.shards.is_empty() || !route.groups.is_empty() {
             self.begin_routing(message);
         }
     }

@@ -13,6 +13,7 @@ use tidegate_wire_mqtt::{PacketId, QoS, TopicFilter, topic};
 use super::page::as_publication;
 use super::{Kept, SavedWish, Spot};
 use crate::access::Identity;
+use crate::between::Address;
 use crate::classes::{ClassId, OnFull};
 use crate::ledger::Loss;
 use crate::message::{Message, Shareable, Standing};
@@ -123,7 +124,7 @@ const FIRST_TURN: Duration = Duration::from_millis(1);
 
 impl ShardState {
     pub(crate) fn keep_journal(&mut self, number_max: u64) {
-        self.journal.turn_on(self.index, self.outgoing.len(), number_max);
+        self.journal.turn_on(self.links.index(), self.links.shards(), number_max);
         self.retained.keep_journal();
     }
 
@@ -146,7 +147,7 @@ impl ShardState {
             message.0.keep();
         }
         let room = Room { messages: usize::MAX, bytes: usize::MAX };
-        self.retained.set(topic, Arc::clone(&message.0), Stamp { count: 0, shard: 0 }, room, now);
+        self.retained.set(topic, Arc::clone(&message.0), Stamp { count: 0, from: Address::default() }, room, now);
     }
 
     /// A session as it was, without its messages: they come next ([`Self::restore_delivery`]), and then the session is
@@ -261,7 +262,7 @@ impl ShardState {
         shareable.routing.set(message.number());
         let publication = shareable.publication;
         if publication.retain && !reached.contains(&0) {
-            self.retain(&shareable, Stamp { count: 0, shard: 0 }, now);
+            self.retain(&shareable, Stamp { count: 0, from: Address::default() }, now);
         }
         let matches = self.subscriptions.matches(publication.topic);
         let is_new = |index: u32| {

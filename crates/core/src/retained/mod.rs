@@ -16,6 +16,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 
+use crate::between::Address;
 use crate::limits::{EMPTIED_BYTES_MAX, RETAINED_SWEEP_MAX};
 use crate::message::Message;
 pub use page::RetainedReport;
@@ -48,11 +49,11 @@ struct Entry {
 
 /// The place of a retained message in one order that all shards agree on, so that two that cross on their way leave the
 /// same one everywhere. A Lamport clock: each shard counts on from the highest that it has heard of; equal counts were
-/// sent without knowledge of each other, and the shard decides.
+/// sent without knowledge of each other, and the address decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp {
     pub(crate) count: u64,
-    pub(crate) shard: usize,
+    pub(crate) from: Address,
 }
 
 /// Whether older messages may still come from elsewhere.
@@ -302,7 +303,7 @@ mod tests {
     }
 
     fn stamp(count: u64) -> Stamp {
-        Stamp { count, shard: 0 }
+        Stamp { count, from: Address::default() }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who wants which topics: the subscriptions of this shard's sessions, and the interest of the other shards.
 //!
-//! One tree of filters. Each node holds the subscribers of its filter, the shared groups on it, and one bit per other
-//! shard that has subscribers there. Matching walks all branches level by level, without recursion, and only collects;
+//! One tree of filters. Each node holds the subscribers of its filter, the shared groups on it, and the other
+//! shards that have subscribers there. Matching walks all branches level by level, without recursion, and only collects;
 //! delivering is somebody else's work.
 
 mod changes;
@@ -17,6 +17,7 @@ use core::num::NonZeroU32;
 
 use tidegate_wire_mqtt::{QoS, SubscriptionOptions};
 
+use crate::between::ShardSet;
 use crate::tree::{NodeId, ROOT, Tree};
 pub(crate) use changes::{Changes, Watch};
 use group::Group;
@@ -47,13 +48,13 @@ impl Wish {
 struct Place {
     subscribers: Subscribers,
     groups: Vec<Group>,
-    /// One bit per other shard with subscribers here.
-    shards: u64,
+    /// Other shards with subscribers here.
+    shards: ShardSet,
 }
 
 impl Place {
     fn is_empty(&self) -> bool {
-        self.subscribers.is_empty() && self.groups.is_empty() && self.shards == 0
+        self.subscribers.is_empty() && self.groups.is_empty() && self.shards.is_empty()
     }
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct Matches {
     /// Sessions of this shard with each of their matching subscriptions.
     pub(crate) subscribers: Vec<(u32, Wish)>,
     pub(crate) groups: Vec<GroupId>,
-    pub(crate) shards: u64,
+    pub(crate) shards: ShardSet,
 }
 
 /// Whether a subscription was there before.
@@ -159,12 +160,11 @@ impl Subscriptions {
     /// Another shard has subscribers on this filter, or has none any more.
     pub(crate) fn set_interest(&mut self, filter: &str, shard: usize, interested: bool) {
         self.changes.note(filter);
-        let bit = 1 << shard;
         if interested {
             let node = self.tree.insert(filter);
-            self.tree.value_mut(node).shards |= bit;
+            self.tree.value_mut(node).shards.insert(shard);
         } else if let Some(node) = self.tree.find(filter) {
-            self.tree.value_mut(node).shards &= !bit;
+            self.tree.value_mut(node).shards.remove(shard);
             self.tree.prune(node, Place::is_empty);
         }
     }
@@ -248,7 +248,7 @@ impl Subscriptions {
         let place = self.tree.value(node);
         found.subscribers.extend_from_slice(place.subscribers.as_slice());
         found.groups.extend((0..place.groups.len()).map(|index| GroupId { node, index: index as u32 }));
-        found.shards |= place.shards;
+        found.shards.add(&place.shards);
     }
 
     /// Name and filter of a group, and whose turn it is: connected members first, wherever they are; without any, one
@@ -270,11 +270,16 @@ impl Subscriptions {
         self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?.pick_local(load)
     }
 
-    /// Another shard that has members of this group, connected ones first, and is not among `tried`, a bit each.
-    pub(crate) fn shard_with_members(&self, filter: &str, group: &str, tried: u64) -> Option<usize> {
+    /// Another shard that has members of this group, connected ones first, and was not tried.
+    pub(crate) fn shard_with_members(
+        &self,
+        filter: &str,
+        group: &str,
+        is_tried: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let node = self.tree.find(filter)?;
         let found = self.tree.value(node).groups.iter().find(|found| *found.name == *group)?;
-        let others = found.remote.iter().filter(|(shard, _)| tried & 1 << shard == 0);
+        let others = found.remote.iter().filter(|(shard, _)| !is_tried(*shard));
         others.max_by_key(|(_, members)| (members.online > 0, members.offline)).map(|(shard, _)| *shard)
     }
 

@@ -448,7 +448,7 @@ impl Net {
             while let Some(batch) = self.shards[from].poll_batch(to) {
                 moved = true;
                 self.crossed += batch.size();
-                self.shards[to].handle_batch(&batch, self.now);
+                self.shards[to].handle_batch(&batch, self.now).unwrap();
             }
         }
         moved

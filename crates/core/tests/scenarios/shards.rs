@@ -194,3 +194,51 @@ fn a_shared_message_whose_receiver_left_on_its_way_finds_another() {
     assert_eq!(net.payloads(here).len(), 4);
     assert_eq!(net.stats().dropped_no_member, 0);
 }
+
+/// A client identifier that lives on the given shard of a hundred.
+fn of_hundred(shard: usize) -> String {
+    (0..100_000).map(|n| format!("client-{n}")).find(|id| shard_of(id, 100) == shard).unwrap()
+}
+
+#[test]
+fn beyond_sixty_four_shards_messages_interest_groups_and_receipts_go_on() {
+    for mut net in [Net::new(100), Net::durable(100)] {
+        let sender = net.v5(&of_hundred(3));
+        let lasting = Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() };
+        let far: Vec<Wire> = [63, 64, 99].iter().map(|shard| net.connect(&of_hundred(*shard), &lasting)).collect();
+        for receiver in &far {
+            net.subscribe(*receiver, "t/#", 2);
+        }
+        for (qos, id) in [(0, 0), (1, 1), (2, 2)] {
+            net.publish(sender, "t/x", &format!("{qos}"), qos, false, id);
+        }
+        for receiver in &far {
+            assert_eq!(net.payloads(*receiver), ["0", "1", "2"]);
+        }
+        // With a store the answers wait for what shards 63, 64 and 99 have kept, and come.
+        let kinds = [(AckKind::PubAck, 1), (AckKind::PubRec, 2)];
+        let acks = kinds.map(|(kind, id)| Got::Ack { kind, id, reason: ReasonCode::Success });
+        assert_eq!(net.receive(sender), acks);
+        net.publish(sender, "kept", "r", 0, true, 0);
+        let reader = net.v5(&of_hundred(80));
+        net.subscribe(reader, "kept", 0);
+        assert_eq!(net.payloads(reader), ["r"]);
+        // A member leaves while messages are on their way to it: they are passed on, from one far shard to another.
+        let (leaving, staying) = (net.v5(&of_hundred(70)), net.v5(&of_hundred(98)));
+        net.subscribe(leaving, "$share/g/s", 1);
+        net.subscribe(staying, "$share/g/s", 1);
+        net.hold_batches();
+        for n in 10..=12 {
+            net.publish(sender, "s", "m", 1, false, n);
+        }
+        net.cut(leaving);
+        net.release_batches();
+        assert_eq!((net.payloads(staying).len(), net.stats().dropped_no_member), (3, 0));
+        for receiver in far {
+            net.unsubscribe(receiver, "t/#");
+        }
+        net.publish(sender, "t/x", "nobody", 1, false, 20);
+        let reason = ReasonCode::NoMatchingSubscribers;
+        assert_eq!(net.receive(sender).last(), Some(&Got::Ack { kind: AckKind::PubAck, id: 20, reason }));
+    }
+}

@@ -22,10 +22,10 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, QoS};
 
 use super::{Admission, Arrival, Refusal};
+use crate::between::{Envelope, ShardSet};
 use crate::cache::Route;
 use crate::classes::PriorityMode;
 use crate::deliver::bounds_of;
-use crate::envelope::Envelope;
 use crate::ledger::Loss;
 use crate::limits::{BATCH_BYTES_MAX, SATURATED_MAX};
 use crate::message::{Colour, Publication};
@@ -261,7 +261,7 @@ impl ShardState {
     #[cold]
     fn saturated_until(&mut self, publication: &Publication<'_>, now: Timestamp) -> Option<Timestamp> {
         let route = self.find_route(publication.topic);
-        let shards = self.other_shards().filter(|shard| route.shards & 1 << shard != 0);
+        let shards = route.shards.iter();
         let topic = hash_of(publication.topic);
         let elsewhere = shards.map(|shard| self.saturation.room_at((publication.origin, topic, shard), now));
         if !route.groups.is_empty() || route.is_tapped {
@@ -326,21 +326,22 @@ impl ShardState {
     /// A message was routed, and `shards` got it as well: if nobody has more of its publisher now than without it, nothing is
     /// learned from that.
     #[inline]
-    pub(crate) fn note_reach(&mut self, index: u32, publication: &Publication<'_>, shards: u64, now: Timestamp) {
+    pub(crate) fn note_reach(&mut self, index: u32, publication: &Publication<'_>, shards: &ShardSet, now: Timestamp) {
         let Reach { is_taken, is_crowded, .. } = self.saturation.reach;
         // What is retained was taken, whoever has room for it now.
-        if self.saturation.reach.is_for_nobody() && shards == 0 && !publication.retain {
+        if self.saturation.reach.is_for_nobody() && shards.is_empty() && !publication.retain {
             self.saturation.turned_away.count();
-        } else if !is_crowded && shards.is_power_of_two() {
+        } else if !is_crowded && shards.len() == 1 {
             self.saturation.turned_away.note_sent_on(publication.origin, now);
         }
         if is_taken || (!is_crowded && self.saturation.heard_until <= now) {
             return;
         }
         let topic = hash_of(publication.topic);
-        let mut others = self.other_shards().filter(|shard| shards & 1 << shard != 0).peekable();
-        let is_anybody = is_crowded || others.peek().is_some();
-        if is_anybody && others.all(|shard| self.saturation.is_crowded_at((publication.origin, topic, shard), now)) {
+        let is_anybody = is_crowded || !shards.is_empty();
+        if is_anybody
+            && shards.iter().all(|shard| self.saturation.is_crowded_at((publication.origin, topic, shard), now))
+        {
             self.note_crowded_out(index);
         }
     }
@@ -355,7 +356,7 @@ impl ShardState {
         }
         let origin = publication.origin;
         let topic = hash_of(publication.topic);
-        let has_room = self.outgoing.get(from).is_some_and(|outgoing| outgoing.messages.len() < BATCH_BYTES_MAX);
+        let has_room = self.links.waiting(from).is_some_and(|bytes| bytes < BATCH_BYTES_MAX);
         if !has_room || self.saturation.is_told((origin, topic, from), now) {
             return;
         }
@@ -365,11 +366,9 @@ impl ShardState {
             Here::Nobody | Here::Room if is_crowded_out => now,
             Here::Nobody | Here::Room => return,
         };
-        if let Some(outgoing) =
-            self.outgoing.get_mut(from).filter(|_| self.saturation.may_tell((origin, topic, from), now))
-        {
+        if self.saturation.may_tell((origin, topic, from), now) {
             let millis = room_at.since(now).as_millis() as u32;
-            Envelope::Saturated { origin, topic, millis }.write(&mut outgoing.messages);
+            self.links.send(from, &Envelope::Saturated { origin, topic, millis });
         }
     }
 

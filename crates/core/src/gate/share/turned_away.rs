@@ -96,10 +96,8 @@ impl ShardState {
     #[inline]
     pub(super) fn tell_turned_away(&mut self, from: usize, publication: &Publication<'_>) {
         let saturation = &mut self.saturation;
-        if saturation.turned_away.is_worth_telling(publication.origin, saturation.reach)
-            && let Some(outgoing) = self.outgoing.get_mut(from)
-        {
-            Envelope::TurnedAway { origin: publication.origin }.write(&mut outgoing.messages);
+        if saturation.turned_away.is_worth_telling(publication.origin, saturation.reach) {
+            self.links.send(from, &Envelope::TurnedAway { origin: publication.origin });
         }
     }
 }

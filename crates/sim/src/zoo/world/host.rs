@@ -308,7 +308,8 @@ impl ZooHost {
         for from in 0..self.loops.len() {
             for to in 0..self.loops.len() {
                 while let Some(batch) = self.loops[from].shard.poll_batch(to) {
-                    self.loops[to].shard.handle_batch(&batch, Timestamp::from_nanos(now));
+                    let taken = self.loops[to].shard.handle_batch(&batch, Timestamp::from_nanos(now));
+                    debug_assert!(taken.is_ok(), "shards of one broker understand each other: {taken:?}");
                 }
             }
         }
