@@ -31,6 +31,7 @@ const PURE: &[(&str, &[&str])] = &[
     ),
     ("map", &["foldhash", "hashbrown", "oxrdf", "oxsdatatypes", "serde_json", "tidegate-graph", "tidegate-wire-mqtt"]),
     ("core", &["foldhash", "hashbrown", "libm", "siphasher", "tidegate-control", "tidegate-wire-mqtt"]),
+    ("face-mqtt", &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
 ];
 
 fn root() -> PathBuf {
@@ -67,6 +68,51 @@ fn pure_crates_depend_on_nothing_that_does_io() {
             assert!(clippy.contains(banned), "{name}/clippy.toml does not ban {banned}");
         }
     }
+}
+
+/// The words that the core borrows from the codec of MQTT, as plain data: none of them is a packet, or reads or writes one.
+const BORROWED: &[&str] = &[
+    "Delivery",
+    "Limits",
+    "PacketId",
+    "PayloadFormat",
+    "Properties",
+    "Property",
+    "QoS",
+    "ReasonCode",
+    "Retain",
+    "RetainHandling",
+    "Sender",
+    "Subscription",
+    "SubscriptionOptions",
+    "TopicFilter",
+    "matches",
+    "topic",
+];
+
+#[test]
+fn the_core_reads_and_writes_no_packet() {
+    let mut folders = vec![root().join("crates/core/src")];
+    let mut imports = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            let text = read(&entry.path());
+            for import in text.split("tidegate_wire_mqtt::").skip(1) {
+                imports += 1;
+                let names = import.split(';').next().unwrap_or_default().split(" as ").next().unwrap_or_default();
+                for name in names.split(['{', '}', ',', ' ', '\n']).filter(|name| !name.is_empty()) {
+                    let name = name.rsplit("::").next().unwrap_or(name);
+                    let place = entry.path();
+                    assert!(BORROWED.contains(&name), "{} speaks of {name}, which is the face's", place.display());
+                }
+            }
+        }
+    }
+    assert!(imports > 0, "the core borrows nothing any more: this list can go, and so can the dependency");
 }
 
 /// Folders that are as pure as the crates above, inside a crate that has a rim of its own.

@@ -7,7 +7,6 @@ use tidegate_broker::ask::Closed;
 use tidegate_core::event::Side;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport};
-use tidegate_wire_mqtt::Version;
 
 use crate::state::AdminState;
 
@@ -19,7 +18,7 @@ pub(crate) fn client(state: &AdminState, client: &ClientReport) -> Value {
         "user": client.identity.user.as_deref(),
         "address": &*client.identity.peer,
         "listener": client.identity.listener,
-        "protocol": link.map(|link| protocol(link.version)),
+        "protocol": link.map(|link| link.protocol),
         "connected_since": link.map(|link| rfc3339(state.wall(link.since))),
         "state": client.state.name(),
         "class": client.class.as_deref(),
@@ -98,7 +97,7 @@ pub(crate) fn closed(state: &AdminState, closed: &Closed) -> Value {
         "user": parting.identity.user.as_deref(),
         "address": &*parting.identity.peer,
         "listener": parting.identity.listener,
-        "protocol": protocol(parting.version),
+        "protocol": parting.protocol,
         "state": "closed",
         "connected_since": rfc3339(state.wall(parting.since)),
         "closed_at": rfc3339(state.wall(parting.at)),
@@ -122,14 +121,6 @@ pub(crate) fn drops(ledger: &Ledger) -> u64 {
 pub(crate) fn learned_rate(client: &ClientReport) -> Option<f64> {
     let interval = client.publisher.as_ref()?.learned_interval?;
     Some(1.0 / interval.as_secs_f64().max(1e-9))
-}
-
-pub(crate) fn protocol(version: Version) -> &'static str {
-    match version {
-        Version::V31 => "3.1",
-        Version::V311 => "3.1.1",
-        Version::V5 => "5",
-    }
 }
 
 /// Three places are more than a rate is worth.

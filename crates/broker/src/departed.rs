@@ -11,7 +11,6 @@ use tidegate_core::access::Identity;
 use tidegate_core::event::Event;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::Parting;
-use tidegate_wire_mqtt::Version;
 
 use crate::ask::{Answer, Closed};
 use crate::event_log::in_words;
@@ -37,7 +36,7 @@ struct DepartedLine {
     why: usize,
     losses: usize,
     listener: &'static str,
-    version: Version,
+    protocol: &'static str,
     since: Timestamp,
     at: Timestamp,
     /// Received, passed, deliveries, delivered, bytes received, bytes sent.
@@ -57,7 +56,7 @@ impl DepartedLine {
 impl Departed {
     pub(crate) fn note(&mut self, event: &Event) {
         let Event::Disconnected { client_id, why, parting, .. } = event else { return };
-        let Parting { identity, version, since, at, ledger } = &**parting;
+        let Parting { identity, protocol, since, at, ledger } = &**parting;
         let why = in_words(why);
         let mut line = DepartedLine {
             client_id: client_id.len(),
@@ -66,7 +65,7 @@ impl Departed {
             why: why.len(),
             losses: 0,
             listener: identity.listener,
-            version: *version,
+            protocol,
             since: *since,
             at: *at,
             counts: [
@@ -141,8 +140,8 @@ impl Departed {
         ] = line.counts;
         losses.for_each(|(loss, lost)| ledger.set_lost(loss, lost));
         let identity = Identity { user, peer, listener: line.listener };
-        let (version, since, at) = (line.version, line.since, line.at);
-        Closed { number, client_id, why, parting: Box::new(Parting { identity, version, since, at, ledger }) }
+        let (protocol, since, at) = (line.protocol, line.since, line.at);
+        Closed { number, client_id, why, parting: Box::new(Parting { identity, protocol, since, at, ledger }) }
     }
 }
 
@@ -164,7 +163,7 @@ mod tests {
         ledger.set_lost(Loss::Denied, lost);
         ledger.set_lost(Loss::Away, lost);
         let (since, at) = (Timestamp::from_nanos(3), Timestamp::from_nanos(4));
-        Parting { identity, version: Version::V5, since, at, ledger }
+        Parting { identity, protocol: "5", since, at, ledger }
     }
 
     fn all(departed: &Departed) -> Vec<Closed> {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use tidegate_control::Timestamp;
 use tidegate_control::pressure::Cause;
 use tidegate_core::event::{Event, Why};
-use tidegate_wire_mqtt::{ReasonCode, Version};
+use tidegate_wire_mqtt::ReasonCode;
 use tracing::{debug, info, warn};
 
 use crate::handshake::HandshakeFailure;
@@ -41,10 +41,9 @@ impl EventLog {
         match event {
             // The store's own thread says more of it, once for all shards.
             Event::Store { .. } => {}
-            Event::Connected { client_id, session_present, identity, version, keep_alive, .. } => {
+            Event::Connected { client_id, session_present, identity, protocol, keep_alive, .. } => {
                 let Some(Suppressed(suppressed)) = self.connected.take(now) else { return };
                 let (peer, listener, user) = (&*identity.peer, identity.listener, identity.user.as_deref());
-                let protocol = protocol(*version);
                 info!(
                     event = "connected",
                     client = %client_id,
@@ -158,14 +157,6 @@ impl EventLog {
 /// A rate for people, in messages a second. Of a few that came in one read it is not known better than this.
 fn told(rate: f64) -> f64 {
     (rate.min(RATE_TOLD_MAX) * 10.0).round() / 10.0
-}
-
-fn protocol(version: Version) -> &'static str {
-    match version {
-        Version::V31 => "3.1",
-        Version::V311 => "3.1.1",
-        Version::V5 => "5",
-    }
 }
 
 /// The setting to change if this should be accepted.

@@ -13,7 +13,8 @@ use tidegate_core::access::{Identity, Open};
 use tidegate_core::classes::PriorityMode;
 use tidegate_core::event::Why;
 use tidegate_core::settings::{BackOff, Settings};
-use tidegate_core::{ConnId, Hello, Shard};
+use tidegate_core::{ConnId, Shard};
+use tidegate_face_mqtt::{Hello, Mqtt};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
     SubscriptionList, SubscriptionOptions, TopicFilter, TopicFilters, Unsubscribe, Version,

@@ -2,21 +2,20 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilter, Version};
+use tidegate_wire_mqtt::{ReasonCode, TopicFilter};
 
 use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
-use crate::gate::Pace;
+use crate::face::Answer;
 use crate::ledger::{Ledger, Loss};
 use crate::message::{Message, Shareable, expiry};
 use crate::report::Parting;
 use crate::session::{PendingWill, Session};
 use crate::shard::ConnId;
-use crate::state::{ShardState, WillFate, reason_of};
+use crate::state::{ShardState, WillFate};
 use crate::subscribe::own_filters;
 use crate::subscriptions::Presence;
 use crate::timers::DueTimer;
@@ -67,12 +66,10 @@ impl ShardState {
     /// Ends a connection from this side: the client is told if its version has words for it, the session goes on without
     /// it, and the driver is asked to close the socket.
     pub(crate) fn end_connection(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
-        let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
-        if let Some(reason) = reason_of(&why)
-            && connection.peer.version == Version::V5
-        {
-            self.say_goodbye(conn, reason, &why);
+        if self.connection(conn).is_none_or(|connection| connection.is_closing) {
+            return;
         }
+        self.send_last(conn, &Answer::Goodbye(&why));
         self.detach(conn, why, will, now);
         self.to_close.push(conn);
     }
@@ -83,27 +80,13 @@ impl ShardState {
         self.to_close.push(conn);
     }
 
-    /// Always in words as well: rumqttc does not understand a DISCONNECT that ends after the reason code.
-    fn say_goodbye(&mut self, conn: ConnId, reason: ReasonCode, why: &Why) {
-        let pace;
-        let properties = match why {
-            Why::Protocol { detail, .. } => vec![Property::ReasonString(detail)],
-            Why::TooFast { interval, retry_after } => {
-                pace = Pace::new(*interval, *retry_after);
-                pace.properties("publishing too fast for too long")
-            }
-            _ => vec![Property::ReasonString(reason.name())],
-        };
-        self.send_last(conn, &Disconnect { reason, properties: Properties::new(&properties) });
-    }
-
     /// Takes a connection from its session.
     fn detach(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
         connection.is_closing = true;
         self.meters.note_closed(&why);
         let Some(connection) = self.connection_mut(conn) else { return };
-        let (index, version, since) = (connection.session, connection.peer.version, connection.since);
+        let (index, protocol, since) = (connection.session, connection.face.protocol(), connection.since);
         let traffic = core::mem::take(&mut connection.traffic).as_ledger();
         let Some(session) = self.sessions.get_mut(index) else { return };
         session.conn = None;
@@ -118,7 +101,7 @@ impl ShardState {
             session.ledger = ledger;
         }
         let (identity, ledger) = (session.identity.clone(), session.ledger.clone());
-        let mut parting = Box::new(Parting { identity, version, since, at: now, ledger });
+        let mut parting = Box::new(Parting { identity, protocol, since, at: now, ledger });
         let (client_id, ends_now) = (Arc::clone(&session.client_id), session.expiry.is_zero());
         if will == WillFate::Discard {
             self.journal.clear_will(session);

@@ -1,105 +1,148 @@
-//! CONNECT: a session is found, taken over, cleaned or made, and the client is told what holds from now on.
+//! A client comes: a session is found, taken over, cleaned or made, and the client is told so.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
-use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{
-    ConnAck, Connect, Encode, Encoded, Peer, Properties, Property, QoS, ReasonCode, Version, Will,
-};
+use tidegate_wire_mqtt::{Properties, QoS, ReasonCode};
 
 use crate::access::{Action, Identity, Policy};
-use crate::aliases::AliasesOut;
 use crate::connection::Connection;
 use crate::event::{Event, Why};
-use crate::gate::{Pace, Turned, is_own_notice};
+use crate::face::{Answer, Face};
+use crate::gate::is_own_notice;
 use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
 use crate::message::{Message, Publication, Standing};
 use crate::parent::parent_of;
-use crate::persist::Trouble;
 use crate::session::{PendingWill, Session};
-use crate::shard::{ConnId, Hello};
+use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
 use crate::subscriptions::Presence;
 use crate::timers::DueTimer;
 
+/// A client that wants to come in, and that has been authenticated.
+#[derive(Debug)]
+pub struct Hello<'a> {
+    /// What it is called: by itself, or by who made a name up for it.
+    pub client_id: &'a str,
+    /// Who it is.
+    pub identity: Identity,
+    /// How it is spoken to.
+    pub face: Box<dyn Face>,
+    /// Why the face would not let it in.
+    pub objection: Option<ReasonCode>,
+    /// It wants nothing of a session from before.
+    pub is_clean: bool,
+    /// How long its session is to outlive the connection.
+    pub expiry: Duration,
+    /// Seconds of silence that are agreed on; 0 is without end.
+    pub keep_alive: u16,
+    /// Messages that it wants to have unconfirmed at the same time, at most.
+    pub window: u16,
+    /// Messages of it that may wait for an answer, at most, as it was told.
+    pub inbound_max: u16,
+    /// What is to be published when the connection is lost.
+    pub will: Option<Will<'a>>,
+    /// Bytes that all this took on the way.
+    pub bytes: usize,
+}
+
+/// What a client wants to be published when its connection is lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Will<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// What it says.
+    pub payload: &'a [u8],
+    /// Its attributes.
+    pub properties: Properties<'a>,
+    /// Its guarantee.
+    pub qos: QoS,
+    /// Whether it is to be kept for those who come later.
+    pub retain: bool,
+    /// How long after the loss.
+    pub delay: Duration,
+}
+
+/// A client that is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unwelcome {
+    pub(crate) reason: ReasonCode,
+    /// Why, in words, and when to come back.
+    pub(crate) later: Option<(&'static str, Duration)>,
+}
+
+impl From<ReasonCode> for Unwelcome {
+    fn from(reason: ReasonCode) -> Self {
+        Self { reason, later: None }
+    }
+}
+
 impl ShardState {
-    pub(crate) fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
+    pub(crate) fn connect(&mut self, hello: Hello<'_>, now: Timestamp) -> Option<ConnId> {
         if self.connections.len() >= CONNECTIONS_MAX {
             return None;
         }
         self.settle_memory();
         self.stats.packets_received += 1;
-        // It has passed the strict decoder, so that there is one way to write it: this is what came.
-        self.stats.bytes_received += hello.connect.encoded_len(hello.connect.version).unwrap_or(0) as u64;
-        let conn = self.greet(hello, now);
+        self.stats.bytes_received += hello.bytes as u64;
+        let conn = match self.judge(&hello, now) {
+            Ok(()) => self.greet(hello, now),
+            Err(Unwelcome { reason, later }) => self.refuse(hello, reason, later, now),
+        };
         self.journal.end_whole();
         Some(conn)
     }
 
-    /// While nothing can be kept, nobody is promised a session that would have to be. One from before goes on.
-    fn check_store(&self, hello: &Hello<'_>) -> Result<(), ReasonCode> {
-        let is_new = hello.connect.clean_start || !self.by_client.contains_key(hello.client_id);
-        let is_lasting = !self.session_expiry(hello.connect).is_zero();
-        if self.store_trouble().is_some() && is_new && is_lasting {
-            return Err(ReasonCode::ServerUnavailable);
-        }
-        Ok(())
+    /// Whether a client may come in.
+    fn judge(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Unwelcome> {
+        self.check_hello(hello)?;
+        self.check_arrival(hello, now)?;
+        self.check_store(hello)
     }
 
-    fn greet(&mut self, hello: &Hello<'_>, now: Timestamp) -> ConnId {
-        if let Err(reason) = self.check_hello(hello) {
-            return self.refuse(hello, reason, Properties::EMPTY, now);
+    /// While nothing can be kept, nobody is promised a session that would have to be. One from before goes on.
+    fn check_store(&self, hello: &Hello<'_>) -> Result<(), Unwelcome> {
+        let is_new = hello.is_clean || !self.by_client.contains_key(hello.client_id);
+        match self.store_trouble() {
+            Some(trouble) if is_new && !hello.expiry.is_zero() => {
+                Err(Unwelcome { reason: ReasonCode::ServerUnavailable, later: Some((trouble.words(), STORE_PAUSE)) })
+            }
+            _ => Ok(()),
         }
-        if let Err(Turned { reason, retry_after, words }) = self.check_arrival(hello, now) {
-            let pace = Pace::new(None, retry_after);
-            return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
-        }
-        if let Err(reason) = self.check_store(hello) {
-            let pace = Pace::new(None, STORE_PAUSE);
-            let words = self.store_trouble().map_or("", Trouble::words);
-            return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
-        }
-        let session_present = self.claim_session(hello, now);
-        let session = if session_present.is_some() { session_present } else { self.open_session(hello) };
-        let Some(session) = session else {
-            return self.refuse(hello, ReasonCode::QuotaExceeded, Properties::EMPTY, now);
+    }
+
+    fn greet(&mut self, hello: Hello<'_>, now: Timestamp) -> ConnId {
+        let before = self.claim_session(&hello, now);
+        let is_resumed = before.is_some();
+        let Some(session) = before.or_else(|| self.open_session(&hello)) else {
+            return self.refuse(hello, ReasonCode::QuotaExceeded, None, now);
         };
+        let (client_id, identity) = (hello.client_id.into(), hello.identity.clone());
+        let (protocol, keep_alive) = (hello.face.protocol(), hello.keep_alive);
         let conn = self.attach(hello, session, now);
         if let Some(connection) = self.connection_mut(conn) {
-            connection.is_resumed = session_present.is_some();
+            connection.is_resumed = is_resumed;
         }
-        self.tell(Event::Connected {
-            conn,
-            client_id: hello.client_id.into(),
-            session_present: session_present.is_some(),
-            identity: hello.identity.clone(),
-            version: hello.connect.version,
-            keep_alive: self.keep_alive(hello.connect),
-        });
-        self.send_connack(conn, hello, session_present.is_some());
-        self.hold_connack(conn, session);
+        let session_present = is_resumed;
+        self.tell(Event::Connected { conn, client_id, session_present, identity, protocol, keep_alive });
+        self.send(conn, &Answer::Welcome { is_resumed });
+        self.hold_welcome(conn, session);
         self.resume(session, now);
         conn
     }
 
     fn check_hello(&mut self, hello: &Hello<'_>) -> Result<(), ReasonCode> {
-        let connect = hello.connect;
         if hello.client_id.is_empty() || hello.client_id.len() > self.settings.client_id_bytes_max {
             return Err(ReasonCode::ClientIdentifierNotValid);
         }
-        if connect.properties.authentication_method().is_some() {
-            return Err(ReasonCode::BadAuthenticationMethod);
+        if let Some(objection) = hello.objection {
+            return Err(objection);
         }
-        if !self.accepts_connack(hello) {
-            // Better no connection than one without an answer.
-            return Err(ReasonCode::PacketTooLarge);
-        }
-        if let Some(will) = connect.will {
+        if let Some(will) = &hello.will {
             if will.qos > self.settings.qos_max {
                 return Err(ReasonCode::QosNotSupported);
             }
@@ -139,7 +182,7 @@ impl ShardState {
         let session = *self.by_client.get(hello.client_id)?;
         // A session that gives way to another user leaves it nothing: neither messages nor subscriptions.
         let is_another = self.sessions.get(session)?.identity.user != hello.identity.user;
-        if hello.connect.clean_start || is_another {
+        if hello.is_clean || is_another {
             self.end_session(session, now);
             return None;
         }
@@ -163,34 +206,28 @@ impl ShardState {
         Some(index)
     }
 
-    /// Connects a session with its new connection and takes over what the CONNECT says.
-    fn attach(&mut self, hello: &Hello<'_>, index: u32, now: Timestamp) -> ConnId {
-        let connect = hello.connect;
-        let settings = Arc::clone(&self.settings);
-        let aliases = connect.properties.topic_alias_maximum().unwrap_or(0).min(settings.topic_alias_out_max);
-        let aliases = (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, self.seed, &self.memory)));
-        let mut connection = Connection::new(connect, index, now, aliases);
-        let keep_alive = self.keep_alive(connect);
-        connection.patience = (keep_alive > 0).then(|| Duration::from_millis(u64::from(keep_alive) * 1500));
+    /// Connects a session with its new connection and takes over what the client says.
+    fn attach(&mut self, hello: Hello<'_>, index: u32, now: Timestamp) -> ConnId {
+        let mut connection = Connection::new(hello.face, index, hello.inbound_max, now);
+        connection.patience = (hello.keep_alive > 0).then(|| Duration::from_millis(u64::from(hello.keep_alive) * 1500));
         let patience = connection.patience;
         let (conn, generation) = self.connections.insert(connection);
-        let expiry = self.session_expiry(connect);
+        let expiry = hello.expiry.min(self.settings.session_expiry_max);
         if let Some(session) = self.sessions.get_mut(index) {
             session.expiry = expiry;
         }
         self.number_session(index);
-        let will = connect.will.map(|will| self.pending_will(index, &will));
+        let will = hello.will.map(|will| self.pending_will(index, &will));
         if let Some(session) = self.sessions.get_mut(index) {
             session.conn = Some(conn);
             session.class = None;
-            session.identity = hello.identity.clone();
+            session.identity = hello.identity;
             session.parent = parent_of(&session.identity, self.seed);
             session.expires_at = None;
             session.timer_at = None;
             self.journal.clear_will(session);
             session.will = will.map(Box::new);
-            let receive_max = connect.properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get);
-            session.window = receive_max.min(settings.inflight_max).max(1);
+            session.window = hello.window.min(self.settings.inflight_max).max(1);
             session.inbound_before = session.inbound.len();
         }
         if let Some(patience) = patience {
@@ -219,109 +256,47 @@ impl ShardState {
             // And so does its class.
             standing: Standing::UNKNOWN,
         };
-        let delay = Duration::from_secs(will.properties.will_delay().unwrap_or(0).into());
         let message = Arc::new(Message::new(&publication, self.memory.tally()));
-        PendingWill { message, delay, due_at: None, is_kept: false }
+        PendingWill { message, delay: will.delay, due_at: None, is_kept: false }
     }
 
-    fn session_expiry(&self, connect: &Connect<'_>) -> Duration {
-        let wanted = match connect.version {
-            Version::V5 => match connect.properties.session_expiry().unwrap_or(0) {
-                u32::MAX => Duration::MAX,
-                seconds => Duration::from_secs(seconds.into()),
-            },
-            _ if connect.clean_start => Duration::ZERO,
-            _ => self.settings.session_expiry_v3,
-        };
-        wanted.min(self.settings.session_expiry_max)
-    }
-
-    /// Seconds of silence that are agreed on; 0 is without end.
-    fn keep_alive(&self, connect: &Connect<'_>) -> u16 {
-        match (self.settings.keep_alive_max, connect.version) {
-            (Some(most), Version::V5) if connect.keep_alive == 0 || connect.keep_alive > most => most,
-            _ => connect.keep_alive,
-        }
-    }
-
-    fn send_connack(&mut self, conn: ConnId, hello: &Hello<'_>, session_present: bool) {
-        let list = self.connack_properties(hello);
-        let packet = ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
-        self.send(conn, &packet);
-    }
-
-    /// Whether the client accepts a packet as large as the CONNACK that is due to it.
-    fn accepts_connack(&self, hello: &Hello<'_>) -> bool {
-        let Some(packet_bytes_max) = hello.connect.properties.maximum_packet_size() else { return true };
-        let list = self.connack_properties(hello);
-        let packet = ConnAck { session_present: true, reason: ReasonCode::Success, properties: Properties::new(&list) };
-        let peer = Peer { packet_bytes_max: packet_bytes_max.get(), ..Peer::new(hello.connect.version) };
-        !matches!(packet.encode(peer, &mut Vec::new()), Encoded::TooLarge)
-    }
-
-    fn connack_properties<'h>(&self, hello: &'h Hello<'_>) -> Vec<Property<'h>> {
-        let (connect, settings) = (hello.connect, &self.settings);
-        let mut list: Vec<Property<'_>> = Vec::new();
-        if connect.version == Version::V5 {
-            let wanted = connect.properties.session_expiry().unwrap_or(0);
-            let granted = u32::try_from(self.session_expiry(connect).as_secs()).unwrap_or(u32::MAX);
-            if granted != wanted {
-                list.push(Property::SessionExpiry(granted));
-            }
-            list.extend(NonZeroU16::new(settings.receive_max).map(Property::ReceiveMaximum));
-            if settings.qos_max < QoS::ExactlyOnce {
-                list.push(Property::MaximumQos(settings.qos_max));
-            }
-            if !settings.retain_available {
-                list.push(Property::RetainAvailable(false));
-            }
-            list.extend(NonZeroU32::new(settings.packet_bytes_max).map(Property::MaximumPacketSize));
-            if connect.client_id.is_empty() {
-                list.push(Property::AssignedClientId(hello.client_id));
-            }
-            list.push(Property::TopicAliasMaximum(settings.topic_alias_max));
-            let keep_alive = self.keep_alive(connect);
-            if keep_alive != connect.keep_alive {
-                list.push(Property::ServerKeepAlive(keep_alive));
-            }
-        }
-        list
-    }
-
-    /// A CONNACK that refuses. The connection belongs to no session and closes at once.
-    fn refuse(&mut self, hello: &Hello<'_>, reason: ReasonCode, properties: Properties<'_>, now: Timestamp) -> ConnId {
-        let connection = Connection::new(hello.connect, u32::MAX, now, None);
+    /// The client is told that it is not let in. The connection belongs to no session and closes at once.
+    fn refuse(
+        &mut self,
+        hello: Hello<'_>,
+        reason: ReasonCode,
+        later: Option<(&'static str, Duration)>,
+        now: Timestamp,
+    ) -> ConnId {
+        let connection = Connection::new(hello.face, u32::MAX, hello.inbound_max, now);
         let (index, generation) = self.connections.insert(connection);
         let conn = ConnId { index, generation };
-        self.send(conn, &ConnAck { session_present: false, reason, properties });
+        self.send(conn, &Answer::Unwelcome { reason, later });
         if let Some(connection) = self.connection_mut(conn) {
             connection.is_closing = true;
         }
         self.to_close.push(conn);
-        let identity = hello.identity.clone();
-        self.tell(Event::Refused { client_id: hello.client_id.into(), identity, reason });
+        self.tell(Event::Refused { client_id: hello.client_id.into(), identity: hello.identity, reason });
         conn
     }
 
-    /// Encodes a packet into a connection's outbox. A packet that the client would not accept is not sent.
-    pub(crate) fn send(&mut self, conn: ConnId, packet: &impl Encode) {
+    /// Says something to a client, if its face has words for it.
+    pub(crate) fn send(&mut self, conn: ConnId, answer: &Answer<'_>) {
         if self.connection(conn).is_none() {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        let peer = connection.peer;
-        let written = connection.outbox.answer(&mut self.spares, |out| {
-            let _ = packet.encode(peer, out);
-        });
+        let face = &mut connection.face;
+        let written = connection.outbox.answer(&mut self.spares, |out| face.answer(answer, out));
         self.note_sent(conn, written);
     }
 
-    /// The last packet of a connection: nothing that is there already may come after it.
-    pub(crate) fn send_last(&mut self, conn: ConnId, packet: &impl Encode) {
+    /// The last word to a connection: nothing that is there already may come after it.
+    pub(crate) fn send_last(&mut self, conn: ConnId, answer: &Answer<'_>) {
         let Some(connection) = self.connection_mut(conn) else { return };
-        let mut bytes = alloc::vec::Vec::new();
-        let _ = packet.encode(connection.peer, &mut bytes);
-        if let Some(connection) = self.connections.get_mut(conn.index) {
+        let mut bytes = Vec::new();
+        connection.face.answer(answer, &mut bytes);
+        if let Some(connection) = self.connections.get_mut(conn.index).filter(|_| !bytes.is_empty()) {
             connection.outbox.writer(&mut self.spares).extend_from_slice(&bytes);
         }
         self.note_sent(conn, bytes.len());
@@ -370,31 +345,3 @@ pub(crate) fn origin_of(client_id: &str) -> u64 {
 }
 
 const ORIGIN_SEED: u64 = 0x7469_6465_6761_7465;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::access::Open;
-    use crate::settings::Settings;
-
-    #[test]
-    fn a_connect_is_one_packet_with_its_bytes() {
-        let mut shard = ShardState::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7);
-        let connect = Connect {
-            version: Version::V311,
-            clean_start: true,
-            keep_alive: 60,
-            properties: Properties::EMPTY,
-            client_id: "x",
-            will: None,
-            user_name: None,
-            password: None,
-        };
-        let hello = Hello { connect: &connect, client_id: "x", identity: Identity::default() };
-        assert!(shard.handle_connect(&hello, Timestamp::ZERO).is_some());
-        // Two of fixed header, ten of variable header, three of identifier.
-        assert_eq!((shard.stats().packets_received, shard.stats().bytes_received), (1, 15));
-        let event = shard.poll_event();
-        assert!(matches!(event, Some(Event::Connected { version: Version::V311, keep_alive: 60, .. })), "{event:?}");
-    }
-}

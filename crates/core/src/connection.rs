@@ -4,10 +4,9 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
-use crate::aliases::{AliasesIn, AliasesOut};
 use crate::drain::Drain;
+use crate::face::Face;
 use crate::gate::Silent;
 use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
@@ -18,12 +17,13 @@ use crate::persist::{Owed, Until};
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one socket, and each a byte")]
 pub(crate) struct Connection {
     pub(crate) session: u32,
-    pub(crate) peer: Peer,
     pub(crate) outbox: Outbox,
-    /// Topics that the client gave numbers to, if it did.
-    pub(crate) aliases_in: Option<Box<AliasesIn>>,
-    /// Topics that we gave numbers to; none if the client wants no aliases.
-    pub(crate) aliases_out: Option<Box<AliasesOut>>,
+    /// How it is spoken to.
+    pub(crate) face: Box<dyn Face>,
+    /// There is a word to refuse a message with.
+    pub(crate) hears_refusals: bool,
+    /// Messages of it, at most, that wait for an answer.
+    pub(crate) inbound_max: u16,
     pub(crate) since: Timestamp,
     pub(crate) seen_at: Timestamp,
     /// When it was last known to be read dry, as of the last time it was read.
@@ -56,8 +56,8 @@ pub(crate) struct Connection {
     pub(crate) is_watched: bool,
     /// Answers that wait until what they promise is kept.
     pub(crate) owed: Option<Box<Owed>>,
-    /// Its CONNACK may not be written before this, nor anything else.
-    pub(crate) connack_after: Option<Until>,
+    /// Its welcome may not be written before this, nor anything else.
+    pub(crate) welcome_after: Option<Until>,
     /// It was told that there is no room for retained messages.
     pub(crate) is_told_of_room: bool,
     /// Named by `poll_write` already.
@@ -91,24 +91,13 @@ pub(crate) struct Pause {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        connect: &Connect<'_>,
-        session: u32,
-        now: Timestamp,
-        aliases_out: Option<Box<AliasesOut>>,
-    ) -> Self {
-        let properties = &connect.properties;
-        let diagnostics = match properties.request_problem_information() {
-            Some(false) => Diagnostics::Omit,
-            _ => Diagnostics::Send,
-        };
-        let packet_bytes_max = properties.maximum_packet_size().map_or(u32::MAX, core::num::NonZeroU32::get);
+    pub(crate) fn new(face: Box<dyn Face>, session: u32, inbound_max: u16, now: Timestamp) -> Self {
         Self {
             session,
-            peer: Peer { version: connect.version, packet_bytes_max, diagnostics },
-            outbox: Outbox::default(),
-            aliases_in: None,
-            aliases_out,
+            outbox: Outbox::new(face.packet_length()),
+            hears_refusals: face.hears_refusals(),
+            face,
+            inbound_max,
             since: now,
             seen_at: now,
             dry_at: now,
@@ -126,7 +115,7 @@ impl Connection {
             answer_bytes: 0,
             is_watched: false,
             owed: None,
-            connack_after: None,
+            welcome_after: None,
             is_told_of_room: false,
             is_listed: false,
             is_closing: false,
@@ -150,7 +139,7 @@ impl Connection {
         self.drain.on_written(bytes, shown, now);
         self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
         self.stalled_since = match self.stalled_since {
-            _ if self.outbox.len() == 0 || self.connack_after.is_some() => None,
+            _ if self.outbox.len() == 0 || self.welcome_after.is_some() => None,
             Some(since) if bytes == 0 => Some(since),
             _ => Some(now),
         };

@@ -10,8 +10,8 @@ use crate::cache::Target;
 use crate::classes::{ClassId, OnFull, PriorityMode};
 use crate::connect::may;
 use crate::connection::Connection;
-use crate::copy::{Copy, Frames, delivery_of, write_copy};
 use crate::event::Stats;
+use crate::face::{Frames, OutgoingPublication};
 use crate::gate::Kind;
 use crate::gate::share::{Door, Full};
 use crate::ledger::{Ledger, Loss};
@@ -19,7 +19,7 @@ use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, NextMessage, Paging, Queue};
-use crate::session::{Inflight, Queued, Session, Stage};
+use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
 use crate::settings::Settings;
 use crate::shard::ConnId;
 use crate::state::ShardState;
@@ -262,8 +262,17 @@ impl ShardState {
                 return Fate::Done;
             }
         }
-        let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, &self.memory, now)
-        else {
+        let outgoing = OutgoingPublication {
+            topic: publication.topic,
+            payload: publication.payload,
+            properties: publication.properties,
+            delivery: copy.delivery,
+            retain: copy.retain,
+            ids: copy.ids.as_slice(),
+            seconds_left: publication.seconds_left(now),
+        };
+        let out = connection.outbox.writer(&mut self.spares);
+        let Some(written) = connection.face.publication(&outgoing, frames, &self.memory, out) else {
             let session = connection.session;
             self.lose_delivery(session, Loss::TooLarge, publication.standing.class);
             return Fate::Done;
@@ -393,6 +402,21 @@ impl ShardState {
             }
             session.ledger.lose_delivery(Loss::SessionEnded, item.class(), &mut self.stats);
         }
+    }
+}
+
+/// What belongs to one delivery beside the publication.
+pub(crate) struct Copy<'a> {
+    pub(crate) delivery: Delivery,
+    pub(crate) retain: bool,
+    pub(crate) ids: &'a SubscriptionIds,
+}
+
+pub(crate) fn delivery_of(qos: QoS, packet_id: PacketId, dup: bool) -> Delivery {
+    match qos {
+        QoS::AtMostOnce => Delivery::AtMostOnce,
+        QoS::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup },
+        QoS::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup },
     }
 }
 

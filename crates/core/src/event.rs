@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{ReasonCode, Version};
+use tidegate_wire_mqtt::ReasonCode;
 
 use crate::access::Identity;
 use crate::classes::{CLASSES_MAX, ClassId};
@@ -43,8 +43,8 @@ pub enum Event {
         session_present: bool,
         /// Who it is and where it came in.
         identity: Identity,
-        /// The protocol that it speaks.
-        version: Version,
+        /// The protocol that it speaks, and its version.
+        protocol: &'static str,
         /// Seconds of silence that were agreed on; 0 is without end.
         keep_alive: u16,
     },

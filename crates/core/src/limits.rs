@@ -83,8 +83,6 @@ pub(crate) const OVERDUE_EVERY: Duration = Duration::from_millis(250);
 pub(crate) const OVERDUE_MAX: usize = 1024;
 /// How long a client is told to wait, or not read, while the queue of a receiver has no more room for its class.
 pub(crate) const CLASS_PAUSE: Duration = Duration::from_secs(1);
-/// QoS 2 messages received and not released that a session keeps for a client that announced no window.
-pub(crate) const INBOUND_MAX: usize = 65_535;
 /// Publishers without a connection that are remembered.
 pub(crate) const PUBLISHERS_IDLE_MAX: usize = 65_536;
 /// Publishers that left since what was learned of them was last written down, and are written down the next time; the

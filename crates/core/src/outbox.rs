@@ -8,7 +8,7 @@
 //! *Answers* (acknowledgements, SUBACK, PINGRESP) do not wait behind a heap of messages. When more than a few KiB lie
 //! before them they go into a lane of their own, which is written at the next border between two packets and behind all
 //! earlier answers: so answers keep their order, messages keep theirs, and a SUBACK is before the messages that follow
-//! it. Borders are found by the lengths in the packets themselves, and only when a lane is opened: who takes what it is
+//! it. Borders are found by the lengths in the packets themselves, which the face knows to read, and only when a lane is opened: who takes what it is
 //! given pays one comparison.
 
 #[cfg(test)]
@@ -17,7 +17,9 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-#[derive(Debug, Default)]
+use crate::face::PacketLength;
+
+#[derive(Debug)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     written: usize,
@@ -27,6 +29,8 @@ pub(crate) struct Outbox {
     answered: usize,
     /// Answers that go first; none while there are none.
     lane: Option<Box<Lane>>,
+    /// How long a packet is.
+    length: PacketLength,
 }
 
 #[derive(Debug)]
@@ -44,6 +48,10 @@ impl Lane {
 }
 
 impl Outbox {
+    pub(crate) fn new(length: PacketLength) -> Self {
+        Self { bytes: Vec::new(), written: 0, border: 0, answered: 0, lane: None, length }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.written + self.lane.as_ref().map_or(0, |lane| lane.rest().len())
     }
@@ -102,7 +110,7 @@ impl Outbox {
     /// The first border that is not written past.
     fn next_border(&mut self) -> usize {
         while self.border < self.written {
-            let length = packet_length(&self.bytes[self.border..]);
+            let length = (self.length)(&self.bytes[self.border..]);
             self.border = length.map_or(self.bytes.len(), |length| self.border + length);
         }
         self.border
@@ -144,19 +152,6 @@ impl Outbox {
         }
         (self.written, self.border, self.answered) = (0, 0, 0);
     }
-}
-
-/// Length of the packet that begins here, as it says itself (section 2.1.4).
-fn packet_length(bytes: &[u8]) -> Option<usize> {
-    let (mut length, mut shift) = (0_usize, 0);
-    for (place, byte) in bytes.iter().enumerate().skip(1).take(4) {
-        length |= usize::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            return Some(place + 1 + length);
-        }
-    }
-    None
 }
 
 /// Buffers that nobody uses now.

@@ -1,22 +1,19 @@
-//! PUBLISH from a client: checked, answered, retained and routed.
+//! A message from a client: checked, answered, retained and routed.
 
-use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::ArrivalTime;
 use tidegate_wire_mqtt::property::PayloadFormat;
-use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, ReasonCode, Version};
+use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode};
 
 use crate::access::Action;
-use crate::aliases::{AliasesIn, NoRoom};
 use crate::classes::ClassId;
 use crate::event::{Event, Why};
-use crate::gate::{Admission, Arrival, Kind, Pace, Refusal};
+use crate::face::Answer;
+use crate::gate::{Admission, Arrival, Kind};
 use crate::input::{Ending, Flow, Handled};
 use crate::ledger::Loss;
-use crate::limits::INBOUND_MAX;
 use crate::measures::Asked;
 use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::persist::Until;
@@ -24,35 +21,46 @@ use crate::retained::{Kept, Others, Room, Stamp};
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
 
+/// A message as its client sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// Its topic, in full.
+    pub topic: &'a str,
+    /// What it says.
+    pub payload: &'a [u8],
+    /// Its attributes.
+    pub properties: Properties<'a>,
+    /// Guarantee, and the number by which it is answered.
+    pub delivery: Delivery,
+    /// Whether it is to be kept for those who come later.
+    pub retain: bool,
+}
+
 impl ShardState {
-    pub(crate) fn handle_publish(
+    pub(crate) fn publish_from(
         &mut self,
         conn: ConnId,
-        publish: &Publish<'_>,
+        incoming: &Incoming<'_>,
         came: ArrivalTime,
         now: Timestamp,
     ) -> Result<Flow, Ending> {
         let Some(connection) = self.connection(conn) else { return Ok(Flow::On) };
-        let (session, dry_at) = (connection.session, connection.dry_at);
-        let (index, delivery) = (session, publish.delivery);
+        let (session, dry_at, inbound_max) = (connection.session, connection.dry_at, connection.inbound_max);
+        let (index, delivery) = (session, incoming.delivery);
         let arrival = Arrival { conn, session, delivery, came, dry_at };
-        let topic = self.resolve_alias(conn, publish).map_err(|(loss, ending)| {
-            self.lose(index, loss);
-            ending
-        })?;
         if delivery != Delivery::AtMostOnce {
             if self.is_repeated(arrival) {
                 return Ok(Flow::On);
             }
-            self.check_window(conn, index).inspect_err(|_| self.lose(index, Loss::Rejected))?;
+            self.check_window(index, inbound_max).inspect_err(|_| self.lose(index, Loss::Rejected))?;
         }
         let mut publication = Publication {
-            topic: &topic,
-            payload: publish.payload,
-            properties: publish.properties,
-            qos: publish.delivery.qos(),
-            retain: publish.retain,
-            expires: expiry(&publish.properties, now),
+            topic: incoming.topic,
+            payload: incoming.payload,
+            properties: incoming.properties,
+            qos: delivery.qos(),
+            retain: incoming.retain,
+            expires: expiry(&incoming.properties, now),
             origin: self.sessions.get(index).map_or(0, |session| session.origin),
             standing: Standing::UNKNOWN,
         };
@@ -62,7 +70,9 @@ impl ShardState {
         match self.pass_gates(arrival, &mut publication, now)? {
             Admission::Pass => self.take(Some(conn), index, delivery, &Shareable::new(publication), now, now)?,
             Admission::Settled => {}
-            Admission::Refused(refusal) => self.answer_refused(conn, delivery, &refusal),
+            Admission::Refused(refusal) => {
+                self.reply(conn, &Answer::Refused { delivery, refusal: &refusal }, Until::Now);
+            }
             Admission::Wait => return Ok(Flow::Wait),
         }
         Ok(Flow::On)
@@ -124,26 +134,6 @@ impl ShardState {
         kept
     }
 
-    /// The topic itself, or the one that the client's alias stands for. An alias that there is no memory for ends the
-    /// connection: it cannot be refused alone, because the client may use it from now on.
-    fn resolve_alias<'p>(&mut self, conn: ConnId, publish: &Publish<'p>) -> Result<Cow<'p, str>, (Loss, Ending)> {
-        let Some(alias) = publish.properties.topic_alias() else { return Ok(Cow::Borrowed(publish.topic)) };
-        let unknown = || {
-            let ending = Ending::protocol(ReasonCode::ProtocolError, "unknown topic alias [MQTT-3.3.2-7]");
-            (Loss::Rejected, ending)
-        };
-        let known = self.connection(conn).ok_or_else(unknown)?.aliases_in.as_deref();
-        if publish.topic.is_empty() {
-            return Ok(Cow::Owned(known.and_then(|known| known.topic_of(alias)).ok_or_else(unknown)?.into()));
-        }
-        let connection = self.connections.get_mut(conn.index).ok_or_else(unknown)?;
-        let known = connection.aliases_in.get_or_insert_with(|| Box::new(AliasesIn::new(&self.memory)));
-        known.set(alias, publish.topic, &self.memory).map_err(|NoRoom| {
-            (Loss::MemoryIn, Ending::new(Why::Ended(ReasonCode::QuotaExceeded), WillFate::Publish))
-        })?;
-        Ok(Cow::Borrowed(publish.topic))
-    }
-
     /// Whether this is a message that we have already, sent again. QoS 2 is told by its identifier, QoS 1 by that of a
     /// held message and the flag: without the flag the client has given the identifier to another message.
     fn is_repeated(&mut self, Arrival { conn, session, delivery, .. }: Arrival) -> bool {
@@ -154,7 +144,7 @@ impl ShardState {
                 if !self.is_held(session, delivery) {
                     // It has been routed already, and may not be kept yet.
                     let until = self.journal.until_kept();
-                    self.answer_after(conn, delivery, ReasonCode::Success, until);
+                    self.answer_taken(conn, delivery, true, until);
                 }
                 true
             }
@@ -166,11 +156,9 @@ impl ShardState {
         is_repeated
     }
 
-    /// [MQTT-3.3.4-9] No more unacknowledged messages than we said we would take.
-    fn check_window(&self, conn: ConnId, index: u32) -> Handled {
-        let version = self.version_of(conn);
-        let most = if version == Version::V5 { usize::from(self.settings.receive_max) } else { INBOUND_MAX };
-        if self.sessions.get(index).is_some_and(|session| session.unacknowledged() >= most) {
+    /// [MQTT-3.3.4-9] No more unacknowledged messages than the client was told that we take.
+    fn check_window(&self, index: u32, inbound_max: u16) -> Handled {
+        if self.sessions.get(index).is_some_and(|session| session.unacknowledged() >= usize::from(inbound_max)) {
             let detail = "receive maximum exceeded [MQTT-3.3.4-9]";
             return Err(Ending::protocol(ReasonCode::ReceiveMaximumExceeded, detail));
         }
@@ -206,10 +194,10 @@ impl ShardState {
         self.prepare_routing(index, delivery, message);
         let mut not_retained = None;
         if message.publication.retain && self.retain_here(message, now) == Kept::Full {
-            // MQTT 5 has a word for it, and then nothing is taken. Before, the connection would have to be closed, and its
+            // Who can be told is, and nothing is taken. For others the connection would have to be closed, and its
             // client would come back with the same message for ever: it is delivered, which is what an acknowledgement
             // promises, and the client is told elsewhere that it is not retained.
-            let Some(conn) = conn.filter(|conn| self.version_of(*conn) != Version::V5) else {
+            let Some(conn) = conn.filter(|conn| !self.hears_refusals(*conn)) else {
                 return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
             };
             self.note_not_retained(conn, index, now);
@@ -231,40 +219,20 @@ impl ShardState {
             self.journal.note_inbound(session.kept, packet_id);
         }
         if let Some(conn) = conn {
-            let reason = if places == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
-            let pace = if self.gate.is_unread() { self.pace_hint(conn, index, delivery, now) } else { None };
-            let words = pace.as_ref().map(Pace::words).unwrap_or_default();
-            let properties = if words.is_empty() { Properties::EMPTY } else { Properties::new(&words) };
-            if let Some(ack) = ack_of(delivery, reason, properties) {
+            let interval = if self.gate.is_unread() { self.pace_hint(conn, index, delivery, now) } else { None };
+            if delivery != Delivery::AtMostOnce {
+                let answer = Answer::Taken { delivery, is_reached: places > 0, interval };
                 let asked = Asked::new(delivery.qos(), message.publication.standing.class, came);
-                self.acknowledge(conn, &ack, self.journal.until(mark), asked, now);
+                self.acknowledge(conn, &answer, self.journal.until(mark), asked, now);
             }
         }
         Ok(())
     }
 
-    pub(crate) fn answer(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) {
-        self.answer_with(conn, delivery, reason, Properties::EMPTY);
-    }
-
-    /// A message was taken, and is answered when it is kept.
-    fn answer_after(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode, until: Until) {
-        if let Some(ack) = ack_of(delivery, reason, Properties::EMPTY) {
-            self.reply(conn, &ack, until);
-        }
-    }
-
-    /// A message was refused by a gate.
-    #[cold]
-    fn answer_refused(&mut self, conn: ConnId, delivery: Delivery, refusal: &Refusal) {
-        let pace = Pace::new(refusal.interval, refusal.retry_after);
-        let properties = pace.properties(refusal.why);
-        self.answer_with(conn, delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
-    }
-
-    fn answer_with(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode, properties: Properties<'_>) {
-        if let Some(ack) = ack_of(delivery, reason, properties) {
-            self.reply(conn, &ack, Until::Now);
+    /// A message was taken, and nobody gets it; or it was taken before, and is answered again when it is kept.
+    pub(crate) fn answer_taken(&mut self, conn: ConnId, delivery: Delivery, is_reached: bool, until: Until) {
+        if delivery != Delivery::AtMostOnce {
+            self.reply(conn, &Answer::Taken { delivery, is_reached, interval: None }, until);
         }
     }
 
@@ -289,14 +257,13 @@ impl ShardState {
             session.release_inbound(packet_id);
         }
         let Some(conn) = conn else { return Ok(()) };
-        let version = self.version_of(conn);
-        match (delivery, version) {
-            (Delivery::AtMostOnce, _) if reason == ReasonCode::PayloadFormatInvalid => {
+        match delivery {
+            Delivery::AtMostOnce if reason == ReasonCode::PayloadFormatInvalid => {
                 Err(Ending::protocol(reason, "payload is not UTF-8 as its format says"))
             }
-            (Delivery::AtMostOnce, _) => Ok(()),
-            (_, Version::V5) => {
-                self.answer(conn, delivery, reason);
+            Delivery::AtMostOnce => Ok(()),
+            _ if self.hears_refusals(conn) => {
+                self.reply(conn, &Answer::Rejected { delivery, reason }, Until::Now);
                 Ok(())
             }
             // The client broke no rule of the protocol; there is only no word to tell it.
@@ -315,13 +282,4 @@ fn unretained<'a>(message: &Shareable<'a>) -> Shareable<'a> {
     let copy = Shareable::new(Publication { retain: false, ..message.publication });
     copy.routing.set(message.routing.get());
     copy
-}
-
-fn ack_of(delivery: Delivery, reason: ReasonCode, properties: Properties<'_>) -> Option<Ack<'_>> {
-    let (kind, packet_id) = match delivery {
-        Delivery::AtMostOnce => return None,
-        Delivery::AtLeastOnce { packet_id, .. } => (AckKind::PubAck, packet_id),
-        Delivery::ExactlyOnce { packet_id, .. } => (AckKind::PubRec, packet_id),
-    };
-    Some(Ack { kind, packet_id, reason, properties })
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{QoS, Version};
+use tidegate_wire_mqtt::QoS;
 
 use crate::access::Identity;
 use crate::gate::PublisherReport;
@@ -47,8 +47,8 @@ pub struct ClientReport {
 /// An open connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkReport {
-    /// The protocol that is spoken.
-    pub version: Version,
+    /// The protocol that is spoken, and its version.
+    pub protocol: &'static str,
     /// Since when it is open.
     pub since: Timestamp,
     /// When something was heard last.
@@ -105,8 +105,8 @@ pub struct ClientDetail {
 pub struct Parting {
     /// Who it was.
     pub identity: Identity,
-    /// The protocol that was spoken.
-    pub version: Version,
+    /// The protocol that was spoken, and its version.
+    pub protocol: &'static str,
     /// Since when it was open.
     pub since: Timestamp,
     /// When it ended.
@@ -148,7 +148,7 @@ impl ShardState {
             client_id: Arc::clone(&session.client_id),
             identity: session.identity.clone(),
             link: connection.map(|connection| LinkReport {
-                version: connection.peer.version,
+                protocol: connection.face.protocol(),
                 since: connection.since,
                 seen_at: connection.seen_at,
                 outbox_bytes: connection.outbox.len(),

@@ -1,10 +1,10 @@
 //! A session on a new connection: what was under way is sent again.
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Ack, AckKind};
 
-use crate::copy::{Copy, Frames, delivery_of};
 use crate::deliver::Fate;
+use crate::deliver::{Copy, delivery_of};
+use crate::face::{Answer, Frames};
 use crate::ledger::Loss;
 use crate::persist::Until;
 use crate::session::Stage;
@@ -33,11 +33,11 @@ impl ShardState {
             if is_unsent {
                 self.send_again(index, now);
             } else {
-                // Behind a CONNACK that waits for the same, it need not wait itself.
+                // Behind a welcome that waits for the same, it need not wait itself.
                 let until = self.journal.until_synced_for(kept);
-                let is_held = self.connection(conn).is_some_and(|connection| connection.connack_after == Some(until));
+                let is_held = self.connection(conn).is_some_and(|connection| connection.welcome_after == Some(until));
                 let until = if is_held { Until::Now } else { until };
-                self.reply(conn, &Ack::success(AckKind::PubRel, packet_id), until);
+                self.reply(conn, &Answer::Release { number: packet_id, is_known: true }, until);
             }
         }
         self.pump(index, now);

@@ -19,7 +19,7 @@ use tidegate_wire_mqtt::topic::matches as topic_matches;
 use crate::between::{Envelope, Tried};
 use crate::cache::{Route, Target, merged};
 use crate::connection::Connection;
-use crate::copy::Frames;
+use crate::face::Frames;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
 use crate::session::{Queued, Session, Stage};

@@ -1,11 +1,13 @@
 //! The whole outside surface of the broker's core.
 //!
 //! A [`Shard`] owns its connections, sessions, queues and outboxes; nothing in it is locked, and it knows no socket and
-//! no clock. Its methods come in families: settings; `handle_*` (something happened outside); `turn` (act); `poll_*` (what
+//! no clock. Its methods come in families: settings; verbs of
+//! clients, which their face calls; `handle_*` (something else happened outside); `turn` (act); `poll_*` (what
 //! the driver must do); questions (`ask.rs`); and the way back after a start (`restore.rs`). Nothing is decided here: each
 //! method is one call of what has the same name on [`ShardState`].
 
 mod ask;
+mod read;
 mod restore;
 
 use alloc::boxed::Box;
@@ -16,16 +18,23 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use tidegate_control::Timestamp;
 use tidegate_control::pressure::Level;
-use tidegate_wire_mqtt::{Connect, ReasonCode};
+use tidegate_control::rhythm::ArrivalTime;
+use tidegate_wire_mqtt::{PacketId, ReasonCode, Subscription, TopicFilter};
 
 use crate::access::{Identity, Policy};
 use crate::between::{Batch, Unread};
+use crate::connect::Hello;
 use crate::event::{Event, Why};
-use crate::gate::{LimitsFull, Whom};
-use crate::input::Portion;
+use crate::face::Face;
+use crate::gate::{LimitsFull, Memory, Whom};
+use crate::handover::{Confirmation, Misstep};
+use crate::input::{Ending, Flow, NotLasting};
+use crate::ledger::Loss;
 use crate::persist::{Fetch, SavedMessage, Trouble, Turn};
+use crate::publish::Incoming;
 use crate::settings::{Rate, Settings};
 use crate::state::ShardState;
+use crate::subscribe::Subscribing;
 use crate::tap::{Mapped, Tapped};
 
 /// A connection of one shard. The driver keeps it beside the socket; a stale one is harmless everywhere.
@@ -42,17 +51,6 @@ pub fn shard_of(client_id: &str, shards: usize) -> usize {
     // Any hash will do that all threads agree on; it decides about balance, not about safety.
     let hash = FixedState::with_seed(0).hash_one(client_id);
     (hash % shards.max(1) as u64) as usize
-}
-
-/// A CONNECT that has been read, and whose sender has been authenticated.
-#[derive(Debug)]
-pub struct Hello<'a> {
-    /// The packet.
-    pub connect: &'a Connect<'a>,
-    /// The client identifier: the packet's own, or the one that was made up because that was empty.
-    pub client_id: &'a str,
-    /// Who it is.
-    pub identity: Identity,
 }
 
 /// What reading a connection's bytes came to.
@@ -83,7 +81,7 @@ pub enum Then {
 ///
 /// The contract in one sentence: *handle what arrived, turn once, drain every poll, sleep until `poll_timeout`*. The
 /// driver must take batches from its inbox **after** it has read a socket's bytes and **before** it hands them to
-/// `handle_input`: then a message published after a SUBACK was seen anywhere finds the subscription everywhere.
+/// a face: then a message published after a SUBACK was seen anywhere finds the subscription everywhere.
 #[derive(Debug)]
 pub struct Shard {
     state: ShardState,
@@ -144,26 +142,73 @@ impl Shard {
 
 /// Something happened.
 impl Shard {
-    /// A client says hello. Its CONNACK (or refusal) is in the outbox when this returns, and a refused connection is
-    /// named by `poll_close`. `None`: the table of connections is full.
-    pub fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
-        self.state.handle_connect(hello, now)
+    /// A client says hello. What it is told is in the outbox when this returns, and a refused connection is named by
+    /// `poll_close`. `None`: the table of connections is full.
+    pub fn connect(&mut self, hello: Hello<'_>, now: Timestamp) -> Option<ConnId> {
+        self.state.connect(hello, now)
     }
 
-    /// Bytes of a connected client that have just come: as many whole packets as there are (bounded) are handled.
-    pub fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
-        self.state.handle_input(conn, bytes, now)
+    /// A client sends a message. It is answered through the client's face: now, or when what the answer promises is true.
+    pub fn publish(
+        &mut self,
+        conn: ConnId,
+        incoming: &Incoming<'_>,
+        came: ArrivalTime,
+        now: Timestamp,
+    ) -> Result<Flow, Ending> {
+        self.state.publish_from(conn, incoming, came, now)
     }
 
-    /// The same for bytes that may have come at any time since `since`, and could not be read before. A publisher is not
-    /// to be taken for too fast because we were too slow: they are taken to have come evenly.
-    pub fn handle_input_since(&mut self, conn: ConnId, bytes: &[u8], since: Timestamp, now: Timestamp) -> Progress {
-        self.state.handle_input_since(conn, bytes, since, now)
+    /// A client has sent a message that cannot be taken, for this reason; it is counted.
+    pub fn note_lost_input(&mut self, conn: ConnId, loss: Loss) {
+        self.state.note_lost_input(conn, loss);
     }
 
-    /// The same for bytes of a connection that is read in portions, because others wait, too.
-    pub fn handle_portion(&mut self, conn: ConnId, bytes: &[u8], portion: &Portion, now: Timestamp) -> Progress {
-        self.state.handle_portion(conn, bytes, portion, now)
+    /// A client says what became of a message that it was sent.
+    pub fn confirm(
+        &mut self,
+        conn: ConnId,
+        number: PacketId,
+        confirmation: Confirmation,
+        now: Timestamp,
+    ) -> Result<(), Misstep> {
+        self.state.confirm(conn, number, confirmation, now)
+    }
+
+    /// A client will not send a message again that it sent exactly once: its number is free.
+    pub fn release(&mut self, conn: ConnId, number: PacketId) {
+        self.state.release_number(conn, number);
+    }
+
+    /// A client subscribes.
+    pub fn subscribe<'s>(
+        &mut self,
+        conn: ConnId,
+        request: Subscribing,
+        subscriptions: impl Iterator<Item = Subscription<'s>>,
+        now: Timestamp,
+    ) {
+        self.state.subscribe(conn, request, subscriptions, now);
+    }
+
+    /// A client wants no more of these.
+    pub fn unsubscribe<'s>(&mut self, conn: ConnId, number: PacketId, filters: impl Iterator<Item = TopicFilter<'s>>) {
+        self.state.unsubscribe(conn, number, filters);
+    }
+
+    /// A client asks for a sign of life.
+    pub fn say_alive(&mut self, conn: ConnId) {
+        self.state.say_alive(conn);
+    }
+
+    /// A client that is about to leave says how long its session is to outlive the connection.
+    pub fn set_session_expiry(&mut self, conn: ConnId, expiry: Duration) -> Result<(), NotLasting> {
+        self.state.set_session_expiry(conn, expiry)
+    }
+
+    /// The face of a connection, if it is of this kind, and the memory that it may charge.
+    pub fn face_mut<F: Face>(&mut self, conn: ConnId) -> Option<(&mut F, &Memory)> {
+        self.state.face_mut(conn)
     }
 
     /// More of a packet came that is not whole yet: so much of it is there now. A sign of life, as long as the packet comes
@@ -199,7 +244,7 @@ impl Shard {
         self.state.handle_expel(concerns, reason, now);
     }
 
-    /// The broker is going down: DISCONNECT with this reason to everybody that understands it, and close.
+    /// The broker is going down: goodbye with this reason to everybody that understands it, and close.
     pub fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
         self.state.handle_shutdown(reason, now);
     }

@@ -1,25 +1,27 @@
 //! What a shard is made of. Each field is an owner with fields of its own that nobody else sees; sessions and connections
 //! are records, and belong to whoever handles them.
 //!
-//! Knows no outside: `shard.rs` is that. One file per input beside it: `connect`, `input`, `publish`, `subscribe`, `acks`;
+//! Knows no outside: `shard.rs` is that. One file per verb beside it: `connect`, `input`, `publish`, `subscribe`, `handover`;
 //! admission is in `gate`, delivery in `route` and `deliver`, the end of things in `close`.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::time::Duration;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Limits, ReasonCode, Retain, Sender};
+use tidegate_wire_mqtt::{Limits, Retain, Sender};
 
 use crate::access::Policy;
 use crate::between::{Batch, Links};
 use crate::cache::MatchCache;
 use crate::classes::PriorityMode;
 use crate::connection::Connection;
-use crate::event::{Event, Stats, Why};
+use crate::event::{Event, Stats};
+use crate::face::Face;
 use crate::gate::share::Saturation;
 use crate::gate::{Arrivals, Gate, Memory};
 use crate::ledger::Ledger;
@@ -138,6 +140,14 @@ impl ShardState {
         }
     }
 
+    /// The face of a connection, if it is of this kind, and the memory that it may charge.
+    pub(crate) fn face_mut<F: Face>(&mut self, conn: ConnId) -> Option<(&mut F, &Memory)> {
+        self.connection(conn)?;
+        let connection = self.connections.get_mut(conn.index)?;
+        let face: &mut dyn Any = &mut *connection.face;
+        Some((face.downcast_mut()?, &self.memory))
+    }
+
     pub(crate) fn set_policy(&mut self, policy: Arc<dyn Policy>) {
         self.policy = policy;
     }
@@ -176,7 +186,7 @@ impl ShardState {
         while let Some(conn) = self.to_write.pop_front() {
             if let Some(connection) = self.connection_mut(conn) {
                 connection.is_listed = false;
-                if connection.connack_after.is_none() {
+                if connection.welcome_after.is_none() {
                     return Some(conn);
                 }
             }
@@ -185,7 +195,7 @@ impl ShardState {
     }
 
     pub(crate) fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
-        let is_open = |connection: &&Connection| connection.connack_after.is_none();
+        let is_open = |connection: &&Connection| connection.welcome_after.is_none();
         self.connection(conn).filter(is_open).map_or([&[], &[]], |connection| connection.outbox.slices())
     }
 
@@ -312,19 +322,9 @@ fn limits_of(settings: &Settings) -> Limits {
 
 /// How a connection ended, for what happens to its will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WillFate {
+pub enum WillFate {
+    /// It is published.
     Publish,
+    /// It is forgotten.
     Discard,
-}
-
-/// The reason code that a `Why` is told with; none where nobody is left to tell.
-pub(crate) fn reason_of(why: &Why) -> Option<ReasonCode> {
-    match why {
-        Why::Goodbye | Why::Lost => None,
-        Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
-        Why::TooFast { .. } => Some(ReasonCode::MessageRateTooHigh),
-        Why::NotReading { .. } => Some(ReasonCode::QuotaExceeded),
-        Why::TakenOver => Some(ReasonCode::SessionTakenOver),
-        Why::Protocol { reason, .. } | Why::Ended(reason) => Some(*reason),
-    }
 }

@@ -1,18 +1,17 @@
-//! SUBSCRIBE and UNSUBSCRIBE, and what the other shards are told of them.
+//! Subscriptions come and go, and the other shards are told of them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 use core::ops::Bound;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{
-    Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter,
-    UnsubAck, Unsubscribe,
-};
+use tidegate_wire_mqtt::{Limits, PacketId, ReasonCode, RetainHandling, Subscription, TopicFilter};
 
 use crate::access::Action;
 use crate::between::Envelope;
 use crate::event::Event;
+use crate::face::Answer;
 use crate::gate::Kind;
 use crate::limits::STRANGER_BYTES;
 use crate::shard::ConnId;
@@ -20,17 +19,33 @@ use crate::shares::Shares;
 use crate::state::ShardState;
 use crate::subscriptions::{Change, Presence, Wish};
 
+/// A request for subscriptions.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscribing {
+    /// The number of the request, for the answer.
+    pub number: PacketId,
+    /// What the client calls all of them.
+    pub id: Option<NonZeroU32>,
+    /// While messages have to wait, the client wants only the newest of each topic. It asks for less, and for itself only:
+    /// no right is needed.
+    pub wants_latest: bool,
+}
+
 impl ShardState {
-    pub(crate) fn handle_subscribe(&mut self, conn: ConnId, packet: &Subscribe<'_>, now: Timestamp) {
+    pub(crate) fn subscribe<'s>(
+        &mut self,
+        conn: ConnId,
+        request: Subscribing,
+        subscriptions: impl Iterator<Item = Subscription<'s>>,
+        now: Timestamp,
+    ) {
         let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
-        let id = packet.properties.subscription_id();
-        let wants_latest = packet.properties.user_properties().any(|(name, text)| name == CONFLATE && text == "latest");
         let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, |session| session.kept));
-        let mut reasons = Vec::new();
-        for subscription in packet.subscriptions.iter() {
+        let mut grants = Vec::new();
+        for subscription in subscriptions {
             // Of a group's messages each has one receiver: one that is dropped there would be missed by all.
-            let is_latest = wants_latest && subscription.filter.group().is_none();
-            let wish = Wish { is_latest, ..Wish::new(subscription.options, id) };
+            let is_latest = request.wants_latest && subscription.filter.group().is_none();
+            let wish = Wish { is_latest, ..Wish::new(subscription.options, request.id) };
             let granted = self.grant(index, &subscription, wish);
             if let Ok(wish) = granted {
                 let change = self.subscribe_one(index, &subscription.filter, wish);
@@ -39,43 +54,37 @@ impl ShardState {
                     self.start_burst(index, &subscription.filter);
                 }
             }
-            reasons.push(match granted.map(|wish| wish.qos) {
-                Ok(QoS::AtMostOnce) => ReasonCode::Success,
-                Ok(QoS::AtLeastOnce) => ReasonCode::GrantedQos1,
-                Ok(QoS::ExactlyOnce) => ReasonCode::GrantedQos2,
-                Err(reason) => reason,
-            });
+            grants.push(granted.map(|wish| wish.qos));
         }
-        let answer =
-            SubAck { packet_id: packet.packet_id, properties: Properties::EMPTY, reasons: ReasonCodes::new(&reasons) };
+        let answer = Answer::Subscribed { number: request.number, grants: &grants };
         self.reply(conn, &answer, self.journal.until(mark));
         self.pump(index, now);
     }
 
-    pub(crate) fn handle_unsubscribe(&mut self, conn: ConnId, packet: &Unsubscribe<'_>) {
+    pub(crate) fn unsubscribe<'s>(
+        &mut self,
+        conn: ConnId,
+        number: PacketId,
+        filters: impl Iterator<Item = TopicFilter<'s>>,
+    ) {
         let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
         let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, |session| session.kept));
-        let mut reasons = Vec::new();
-        for filter in packet.filters.iter() {
+        let mut existed = Vec::new();
+        for filter in filters {
             let session = self.sessions.get_mut(index);
-            let existed = session.is_some_and(|session| {
+            let is_ended = session.is_some_and(|session| {
                 let Some(wish) = session.subscriptions.remove(filter.as_str()) else { return false };
                 session.shares = session.shares - Shares::of(&filter, wish);
                 session.bursts.remove(filter.as_str());
                 true
             });
-            if existed {
+            if is_ended {
                 self.unsubscribe_one(index, &filter);
                 self.journal.unsubscribe(kept, filter.as_str());
             }
-            reasons.push(if existed { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted });
+            existed.push(is_ended);
         }
-        let answer = UnsubAck {
-            packet_id: packet.packet_id,
-            properties: Properties::EMPTY,
-            reasons: ReasonCodes::new(&reasons),
-        };
-        self.reply(conn, &answer, self.journal.until(mark));
+        self.reply(conn, &Answer::Unsubscribed { number, existed: &existed }, self.journal.until(mark));
     }
 
     /// What is granted of a wish, or why nothing is.
@@ -167,7 +176,3 @@ fn wants_retained(subscription: &Subscription<'_>, change: Change) -> bool {
             RetainHandling::DoNotSend => false,
         }
 }
-
-/// The user property by which a client asks, with the text `latest`, for no more than the newest message of each topic
-/// while it is away or slow. It asks for less, and for itself only: no right is needed.
-const CONFLATE: &str = "pace-conflate";

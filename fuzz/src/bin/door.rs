@@ -13,7 +13,8 @@ use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Shard, Then};
+use tidegate_core::{ConnId, Shard, Then};
+use tidegate_face_mqtt::{Hello, Mqtt};
 
 const SIDES: usize = 4;
 const REQUEST: &[u8] = b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

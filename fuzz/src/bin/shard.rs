@@ -10,7 +10,8 @@ use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Shard, Then};
+use tidegate_core::{ConnId, Shard, Then};
+use tidegate_face_mqtt::{Hello, Mqtt};
 use tidegate_wire_mqtt::{Connect, Properties, Property, Version};
 
 const IDS: [&str; 2] = ["a", "b"];

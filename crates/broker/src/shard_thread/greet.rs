@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Event;
-use tidegate_core::{Hello, shard_of};
+use tidegate_core::shard_of;
+use tidegate_face_mqtt::{Hello, Mqtt};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 
 use super::connection::SocketConnection;

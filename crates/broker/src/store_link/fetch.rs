@@ -239,7 +239,8 @@ impl PageReader {
 mod tests {
     use tidegate_core::access::{Identity, Open};
     use tidegate_core::settings::Settings;
-    use tidegate_core::{Hello, shard_of};
+    use tidegate_core::shard_of;
+    use tidegate_face_mqtt::{Hello, Mqtt};
     use tidegate_store::records::{MessageRecord, Record, StoreImage, WishRecord};
     use tidegate_store::{FileId, LogState as _};
     use tidegate_wire_mqtt::{Connect, Properties, Version};

@@ -22,10 +22,10 @@ use tidegate_wire_mqtt::ReasonCode;
 use super::memory::Kind;
 use super::publisher::Publisher;
 use super::publishers::key_of;
+use crate::connect::{Hello, Unwelcome};
 use crate::limits::{APPOINTMENT_MAX, APPOINTMENT_MIN, NEWCOMERS_MAX, STRANGER_BYTES};
 use crate::parent::parent_name;
 use crate::settings::Rate;
-use crate::shard::Hello;
 use crate::state::ShardState;
 
 #[derive(Debug)]
@@ -37,14 +37,6 @@ pub(crate) struct Arrivals {
     /// The same for all new names, while they are paced.
     paced: Timestamp,
     appointments: Appointments,
-}
-
-/// A client that is not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turned {
-    pub(crate) reason: ReasonCode,
-    pub(crate) retry_after: Duration,
-    pub(crate) words: &'static str,
 }
 
 impl Arrivals {
@@ -97,7 +89,7 @@ impl Appointments {
 
 impl ShardState {
     /// Whether a client may come in now.
-    pub(crate) fn check_arrival(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Turned> {
+    pub(crate) fn check_arrival(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Unwelcome> {
         if self.is_known(hello) {
             return Ok(());
         }
@@ -109,7 +101,7 @@ impl ShardState {
             self.stats.connects_refused_rate += 1;
             let retry_after = self.arrivals.appointments.give(settings.paced.interval(), now);
             let words = "too many new client identifiers from this user or network";
-            return Err(Turned { reason: ReasonCode::ConnectionRateExceeded, retry_after, words });
+            return Err(Unwelcome { reason: ReasonCode::ConnectionRateExceeded, later: Some((words, retry_after)) });
         }
         let words = if !self.memory.has_room(Kind::Session, STRANGER_BYTES) {
             "out of memory: only known clients are let in"
@@ -122,7 +114,7 @@ impl ShardState {
         };
         self.stats.connects_refused_busy += 1;
         let retry_after = self.arrivals.appointments.give(settings.paced.interval(), now);
-        Err(Turned { reason: ReasonCode::ServerBusy, retry_after, words })
+        Err(Unwelcome { reason: ReasonCode::ServerBusy, later: Some((words, retry_after)) })
     }
 
     fn is_known(&self, hello: &Hello<'_>) -> bool {

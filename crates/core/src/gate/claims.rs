@@ -11,18 +11,16 @@
 //! at QoS 0, and before MQTT 5, on `$SYS/broker/pace/<client>`. Rounded down, never up: who obeys is not to get less than
 //! who does not. Intervals below a millisecond cannot be said, and are not.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::claim::{CALM_WINDOW, Colour};
 use tidegate_control::hints::Hints;
 use tidegate_control::order::Standing;
-use tidegate_wire_mqtt::{Delivery, Version};
+use tidegate_wire_mqtt::Delivery;
 
 use super::publisher::Publisher;
 use super::publishers::key_of;
-use super::refuse::Pace;
 use crate::access::Identity;
 use crate::classes::{ClassId, PriorityMode};
 use crate::connection::Connection;
@@ -92,21 +90,27 @@ impl ShardState {
         }
     }
 
-    /// A message was taken of somebody who has not been read dry for a second: the words for its acknowledgement, if there
-    /// are any to say, and one.
+    /// A message was taken of somebody who has not been read dry for a second: the interval that would do, for its
+    /// acknowledgement, if there is one to carry it.
     #[cold]
-    pub(crate) fn pace_hint(&mut self, conn: ConnId, index: u32, delivery: Delivery, now: Timestamp) -> Option<Pace> {
+    pub(crate) fn pace_hint(
+        &mut self,
+        conn: ConnId,
+        index: u32,
+        delivery: Delivery,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let connection = self.connection_mut(conn)?;
         if now.since(connection.hinted_at) < HINT_EVERY {
             return None;
         }
         connection.hinted_at = now;
-        let is_v5 = connection.peer.version == Version::V5;
+        let hears_hints = connection.hears_refusals;
         self.note_slowed(index, now, now);
         let slot = self.sessions.get(index)?.publisher?;
         let interval = self.gate.publishers.get(slot).and_then(served_interval)?;
-        if is_v5 && delivery != Delivery::AtMostOnce {
-            return Some(Pace::interval(interval));
+        if hears_hints && delivery != Delivery::AtMostOnce {
+            return Some(interval);
         }
         let hints = Hints { interval: Some(interval), ..Hints::default() };
         self.publish_notice(index, "read more slowly than it sends", &hints, now);
@@ -161,16 +165,6 @@ impl Connection {
     pub(crate) fn unread_at(&self, now: Timestamp) -> Option<Timestamp> {
         let is_unread = self.seen_at.since(self.dry_at) > CALM_WINDOW && now.since(self.seen_at) < UNREAD_SHOWN;
         is_unread.then_some(self.dry_at)
-    }
-}
-
-impl Pace {
-    /// The interval that would do.
-    fn interval(interval: Duration) -> Self {
-        let mut words = Vec::new();
-        let hints = Hints { interval: Some(interval), ..Hints::default() };
-        hints.write(|name, text| words.push((name, text)));
-        Self::of(words)
     }
 }
 

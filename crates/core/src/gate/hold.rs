@@ -17,7 +17,7 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Pressure, Verdict};
-use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
+use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 
 use super::{Arrival, Gate};
 use crate::classes::ClassId;
@@ -26,6 +26,7 @@ use crate::event::Stats;
 use crate::ledger::Loss;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
 use crate::message::{Message, Publication, Shareable};
+use crate::persist::Until;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::shard::ConnId;
@@ -229,7 +230,7 @@ impl ShardState {
             // Taken, and too old for everybody, as it might have become in a queue.
             self.lose(index, Loss::HeldExpired);
             if let Some(conn) = answer_to {
-                self.answer(conn, held.delivery, ReasonCode::NoMatchingSubscribers);
+                self.answer_taken(conn, held.delivery, false, Until::Now);
             }
             return;
         }

@@ -45,7 +45,7 @@ impl Tally {
 
 /// Bytes that are charged as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub struct Charge {
     tally: Tally,
     bytes: usize,
 }
@@ -56,7 +56,7 @@ impl Charge {
     }
 
     /// So many more, and so many less.
-    pub(crate) fn change(&mut self, more: usize, less: usize) {
+    pub fn change(&mut self, more: usize, less: usize) {
         self.tally.add(more);
         self.tally.take(less);
         self.bytes = self.bytes + more - less;
@@ -71,7 +71,7 @@ impl Drop for Charge {
 
 /// What memory is asked for, from those who are refused first to those who are refused last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A retained message: it would stay for ever.
     Retained,
     /// A session, a subscription: they stay for long.
@@ -103,9 +103,9 @@ const MATCHES_PART: usize = 16;
 /// What waits for clients that are away may be so much of the budget, in thousandths: whoever comes finds room.
 const ABSENT_SHARE: usize = 500;
 
-/// What is left for answers and for what is counted at the end of a turn only.
+/// The budget of a shard. What is left beyond all shares is for answers, and for what is counted at the end of a turn only.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     tally: Tally,
     /// Bytes in all outboxes.
     outboxes: usize,
@@ -118,14 +118,25 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(max: usize) -> Self {
+    /// A budget of so many bytes.
+    pub fn new(max: usize) -> Self {
         Self { tally: Tally::default(), outboxes: 0, settled: 0, outside: 0, max, absent: Absent::default() }
+    }
+
+    /// A charge of nothing yet, which grows and shrinks with what is remembered, and is given back with it.
+    pub fn charge(&self) -> Charge {
+        Charge::none(&self.tally)
     }
 
     /// What kept messages charge themselves to.
     #[inline]
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// Bytes that are charged by what is kept.
+    pub fn charged(&self) -> usize {
+        self.tally.bytes()
     }
 
     /// So many bytes more lie in outboxes, or are owed to clients.
@@ -155,8 +166,9 @@ impl Memory {
         self.absent.forgive();
     }
 
+    /// Whether so many bytes may be asked for.
     #[inline]
-    pub(crate) fn has_room(&self, kind: Kind, bytes: usize) -> bool {
+    pub fn has_room(&self, kind: Kind, bytes: usize) -> bool {
         bytes <= self.room(kind)
     }
 

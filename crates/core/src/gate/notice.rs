@@ -15,7 +15,7 @@ use tidegate_control::hints::Hints;
 use tidegate_wire_mqtt::{Properties, QoS};
 
 use crate::access::Action;
-use crate::copy::Frames;
+use crate::face::Frames;
 use crate::message::{Publication, Shareable};
 use crate::shard::ConnId;
 use crate::state::ShardState;

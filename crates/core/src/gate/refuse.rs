@@ -1,18 +1,15 @@
 //! Saying no to a publisher; never by a success that is none.
 //!
-//! A [`Refusal`] says why, when to come back and which interval would do; MQTT 5 has a reason code for it, and user
-//! properties. To a client that cannot be told (before MQTT 5) the only honest word is silence: the message is left on the
+//! A [`Refusal`] says why, when to come back and which interval would do; the face of the client has words for it, or not
+//! (before MQTT 5). To a client that cannot be told the only honest word is silence: the message is left on the
 //! connection, which is not read until its time has come. QoS 0 waits for no answer and is dropped by a named reason.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::hints::Hints;
-use tidegate_wire_mqtt::{Delivery, Property, Version};
+use tidegate_wire_mqtt::Delivery;
 
 use super::publisher::Patience;
 use super::{Admission, Arrival, Gate};
@@ -102,57 +99,27 @@ impl ShardState {
         self.gate.publishers.get(slot)?.usual_interval()
     }
 
-    /// Whether there is a word to refuse a message of this client with: not before MQTT 5.
+    /// Whether there is a word to refuse a message of this client with.
     pub(crate) fn hears_refusals(&self, conn: ConnId) -> bool {
-        self.version_of(conn) == Version::V5
-    }
-
-    pub(crate) fn version_of(&self, conn: ConnId) -> Version {
-        self.connection(conn).map_or(Version::V5, |connection| connection.peer.version)
+        self.connection(conn).is_none_or(|connection| connection.hears_refusals)
     }
 }
 
 /// A message that is not taken, and what its client is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// Why, in words.
-    pub(crate) why: &'static str,
+    pub why: &'static str,
     /// When it may come again.
-    pub(crate) retry_after: Duration,
+    pub retry_after: Duration,
     /// The usual interval of its publisher, if the message came for too soon.
-    pub(crate) interval: Option<Duration>,
+    pub interval: Option<Duration>,
 }
 
 impl Refusal {
     /// It is not the pace of its publisher that is wrong: later there may be room.
     pub(super) fn later(retry_after: Duration, why: &'static str) -> Admission {
         Admission::Refused(Box::new(Self { why, retry_after, interval: None }))
-    }
-}
-
-/// The words of pace that go with a refusal.
-pub(crate) struct Pace(Vec<(&'static str, String)>);
-
-impl Pace {
-    pub(crate) fn new(interval: Option<Duration>, retry_after: Duration) -> Self {
-        let mut words = Vec::new();
-        let hints = Hints { interval, retry_after: Some(retry_after), ..Hints::default() };
-        hints.write(|name, text| words.push((name, text)));
-        Self(words)
-    }
-
-    pub(super) fn of(words: Vec<(&'static str, String)>) -> Self {
-        Self(words)
-    }
-
-    /// The words alone: there is nothing to explain about a success.
-    pub(crate) fn words(&self) -> Vec<Property<'_>> {
-        self.0.iter().map(|(name, text)| Property::UserProperty(name, text)).collect()
-    }
-
-    pub(crate) fn properties<'a>(&'a self, reason: &'a str) -> Vec<Property<'a>> {
-        let words = self.0.iter().map(|(name, text)| Property::UserProperty(name, text));
-        [Property::ReasonString(reason)].into_iter().chain(words).collect()
     }
 }
 

@@ -6,7 +6,7 @@
 //! silent for years and wakes as a flooder has had one visit, 16 packets. More connections gain nothing, as always: the
 //! entitled are served by parent first. Who *is* known and was silent has its bucket, 8 + b messages (`claim`).
 //!
-//! Knows no packets and no sessions; told of each packet by `input` and of each answer by `acks`.
+//! Knows no packets and no sessions; told of each packet by `input` and of each confirmation by `handover`.
 
 use core::time::Duration;
 

@@ -69,7 +69,7 @@ struct Peer {
 
 impl Peer {
     fn new() -> Self {
-        Self { outbox: Outbox::default(), spares: Spares::default(), written: Vec::new() }
+        Self { outbox: Outbox::new(packet_length), spares: Spares::default(), written: Vec::new() }
     }
 
     fn message(&mut self, number: u32, size: usize) {
@@ -159,4 +159,17 @@ fn a_full_lane_keeps_the_order_too() {
     peer.write_all();
     let answers = packets(&peer.written).into_iter().filter(|(kind, _)| *kind == ANSWER);
     assert!(answers.map(|(_, number)| number).eq(0..=10_000));
+}
+
+/// Packets of these tests are framed as those of MQTT.
+fn packet_length(bytes: &[u8]) -> Option<usize> {
+    let (mut length, mut shift) = (0_usize, 0);
+    for (place, byte) in bytes.iter().enumerate().skip(1).take(4) {
+        length |= usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            return Some(place + 1 + length);
+        }
+    }
+    None
 }

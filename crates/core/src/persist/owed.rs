@@ -2,17 +2,17 @@
 //!
 //! Answers that need nothing go out at once, unless an earlier one of their connection is owed. PINGRESP, messages of
 //! QoS 0 and 1 and DISCONNECT never wait here. A connection to which too much is owed is not read on, and its keep-alive
-//! clock stands still. A CONNACK that has to wait holds the whole outbox instead: nothing may come before it.
+//! clock stands still. A welcome that has to wait holds the whole outbox instead: nothing may come before it.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Ack, Encode};
 
 use super::{Journal, Until};
 use crate::connection::Connection;
+use crate::face::Answer;
 use crate::limits::OWED_BYTES_MAX;
 use crate::measures::{Asked, Meters};
 use crate::shard::ConnId;
@@ -38,7 +38,7 @@ impl Connection {
     }
 
     fn is_waiting(&self) -> bool {
-        self.owed.is_some() || self.connack_after.is_some()
+        self.owed.is_some() || self.welcome_after.is_some()
     }
 
     /// Takes what may be said now out of what is owed.
@@ -65,27 +65,34 @@ impl Connection {
 
 impl ShardState {
     /// Answers a client as soon as what the answer promises is kept.
-    pub(crate) fn reply(&mut self, conn: ConnId, packet: &impl Encode, until: Until) {
+    pub(crate) fn reply(&mut self, conn: ConnId, answer: &Answer<'_>, until: Until) {
         if self.may_reply(conn, until) {
-            return self.send(conn, packet);
+            return self.send(conn, answer);
         }
-        self.owe(conn, packet, until, None);
+        self.owe(conn, answer, until, None);
     }
 
     /// The same for a message that was taken; how long its client waits for it is measured.
-    pub(crate) fn acknowledge(&mut self, conn: ConnId, ack: &Ack<'_>, until: Until, asked: Asked, now: Timestamp) {
+    pub(crate) fn acknowledge(
+        &mut self,
+        conn: ConnId,
+        answer: &Answer<'_>,
+        until: Until,
+        asked: Asked,
+        now: Timestamp,
+    ) {
         if self.may_reply(conn, until) {
             self.meters.note_answer(asked, now);
-            return self.send(conn, ack);
+            return self.send(conn, answer);
         }
-        self.owe(conn, ack, until, Some(asked));
+        self.owe(conn, answer, until, Some(asked));
     }
 
     fn may_reply(&self, conn: ConnId, until: Until) -> bool {
         self.journal.is_met(until) && self.connection(conn).is_none_or(|connection| connection.owed.is_none())
     }
 
-    fn owe(&mut self, conn: ConnId, packet: &impl Encode, until: Until, asked: Option<Asked>) {
+    fn owe(&mut self, conn: ConnId, answer: &Answer<'_>, until: Until, asked: Option<Asked>) {
         if self.connection(conn).is_none() {
             return;
         }
@@ -93,7 +100,7 @@ impl ShardState {
             return;
         };
         let mut bytes = Vec::new();
-        let _ = packet.encode(connection.peer, &mut bytes);
+        connection.face.answer(answer, &mut bytes);
         if bytes.is_empty() {
             return;
         }
@@ -109,7 +116,7 @@ impl ShardState {
 
     /// Nothing is written to this connection before everything is kept that was done until now. While the disk fails, a
     /// session that was kept before need not wait for that.
-    pub(crate) fn hold_connack(&mut self, conn: ConnId, session: u32) {
+    pub(crate) fn hold_welcome(&mut self, conn: ConnId, session: u32) {
         let Some(session) = self.sessions.get(session).filter(|session| session.kept != 0) else { return };
         let until = match self.journal.trouble {
             Some(_) => Until::Synced(session.kept_turn),
@@ -123,7 +130,7 @@ impl ShardState {
         if !connection.is_waiting() {
             self.journal.waiting.push(conn);
         }
-        connection.connack_after = Some(until);
+        connection.welcome_after = Some(until);
     }
 
     /// Something was kept: whatever waited for it is said.
@@ -140,10 +147,10 @@ impl ShardState {
             return false;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return false };
-        if connection.connack_after.is_some_and(|until| !self.journal.is_met(until)) {
+        if connection.welcome_after.is_some_and(|until| !self.journal.is_met(until)) {
             return true;
         }
-        connection.connack_after = None;
+        connection.welcome_after = None;
         let (due, answers) = connection.take_due(&self.journal, &mut self.meters, now);
         if !due.is_empty() {
             // They were charged when they were owed.

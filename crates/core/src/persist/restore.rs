@@ -272,7 +272,7 @@ impl ShardState {
         let mut subscribers = matches.subscribers;
         subscribers.retain(|(index, _)| is_new(*index));
         for target in crate::cache::merged(subscribers, |_| true) {
-            self.deliver(&target, &shareable, &mut crate::copy::Frames::for_receivers(1), now);
+            self.deliver(&target, &shareable, &mut crate::face::Frames::for_receivers(1), now);
         }
         for group in matches.groups {
             let Some((name, filter)) = self.subscriptions.group_of(group) else { continue };

@@ -2,22 +2,44 @@
 
 use alloc::vec::Vec;
 
+use foldhash::quality::FixedState;
 use tidegate_control::Timestamp;
 use tidegate_control::pressure::Level;
+use tidegate_wire_mqtt::Limits;
 
 use super::{ConnId, Shard};
 use crate::event::Imbalance;
 use crate::event::Stats;
-use crate::gate::{ClassReport, PublisherReport, Reading, Whom};
+use crate::gate::{ClassReport, Memory, PublisherReport, Reading, Whom};
 use crate::measures::Measures;
 use crate::persist::SavedRhythm;
 use crate::recording::Arrivals;
 use crate::report::{ClientDetail, ClientReport};
 use crate::retained::RetainedReport;
 use crate::sample::TopicsReport;
-use crate::settings::Rate;
+use crate::settings::{Rate, Settings};
 
 impl Shard {
+    /// The settings that hold.
+    pub fn settings(&self) -> &Settings {
+        &self.state.settings
+    }
+
+    /// What packets and topics of clients may be, by the settings.
+    pub fn packet_limits(&self) -> &Limits {
+        &self.state.limits
+    }
+
+    /// The memory that faces charge what they remember to.
+    pub fn memory(&self) -> &Memory {
+        &self.state.memory
+    }
+
+    /// How faces hash what clients choose.
+    pub fn hasher(&self) -> FixedState {
+        FixedState::with_seed(self.state.seed)
+    }
+
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
         self.state.stats()

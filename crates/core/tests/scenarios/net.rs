@@ -12,7 +12,8 @@ use tidegate_core::access::{Identity, Open, Policy};
 use tidegate_core::event::{Event, Stats, Why};
 use tidegate_core::persist::Change;
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Portion, Progress, Reading, Shard, Then, shard_of};
+use tidegate_core::{ConnId, Portion, Progress, Reading, Shard, Then, shard_of};
+use tidegate_face_mqtt::{Hello, Mqtt};
 use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, ReasonCode, Version, Will};
 
 pub(crate) use crate::got::{Forbid, Got, Options, ack, lasting, lasting_v311, message, options};

@@ -8,7 +8,8 @@ use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::{Stats, Why};
 use tidegate_core::settings::Settings;
 use tidegate_core::trace::Arrival;
-use tidegate_core::{ConnId, Hello, Shard, Then};
+use tidegate_core::{ConnId, Shard, Then};
+use tidegate_face_mqtt::{Hello, Mqtt};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Publish, QoS,
     ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version, decode,

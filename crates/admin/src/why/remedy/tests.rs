@@ -8,7 +8,8 @@ use tidegate_control::order::{ReadOrder, ReadPlace, Served};
 use tidegate_control::rhythm::Enforcement;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::settings::{BackOff, Settings};
-use tidegate_core::{ConnId, Hello, Portion, Shard, Then, Whom};
+use tidegate_core::{ConnId, Portion, Shard, Then, Whom};
+use tidegate_face_mqtt::{Hello, Mqtt};
 use tidegate_wire_mqtt::{Connect, Delivery, Encode, PacketId, Peer, Properties, Publish, Version};
 
 use super::*;

@@ -9,7 +9,8 @@ use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Portion, Reading, Shard, Then, shard_of};
+use tidegate_core::{ConnId, Portion, Reading, Shard, Then, shard_of};
+use tidegate_face_mqtt::{Hello, Mqtt};
 use tidegate_wire_mqtt::{Decoded, Limits, Packet, Sender, Version, decode};
 
 use super::super::crowd::ClientIdentity;

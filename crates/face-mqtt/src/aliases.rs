@@ -2,15 +2,15 @@
 //!
 //! A topic may have 64 KiB, so the aliases of one connection may be megabytes. They are charged as long as the connection
 //! has them, and given back with it, however it ends. Who decides what happens without room: for the client's own
-//! `publish`, here for ours, which are only a convenience.
+//! `read`, here for ours, which are only a convenience.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
+use foldhash::quality::FixedState;
 use hashbrown::HashMap;
-
-use crate::gate::{Charge, Kind, Memory};
+use tidegate_core::{Charge, Kind, Memory};
 
 /// Topics that the client gave numbers to.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct AliasesIn {
 #[derive(Debug)]
 pub(crate) struct AliasesOut {
     max: u16,
-    by_topic: HashMap<Box<str>, NonZeroU16, foldhash::quality::FixedState>,
+    by_topic: HashMap<Box<str>, NonZeroU16, FixedState>,
     charge: Charge,
 }
 
@@ -44,7 +44,7 @@ const ALIAS_SHORT_BYTES: usize = 256;
 
 impl AliasesIn {
     pub(crate) fn new(memory: &Memory) -> Self {
-        Self { topics: Vec::new(), charge: Charge::none(memory.tally()) }
+        Self { topics: Vec::new(), charge: memory.charge() }
     }
 
     /// The topic that an alias stands for.
@@ -77,9 +77,8 @@ impl AliasesIn {
 }
 
 impl AliasesOut {
-    pub(crate) fn new(max: u16, seed: u64, memory: &Memory) -> Self {
-        let by_topic = HashMap::with_hasher(foldhash::quality::FixedState::with_seed(seed));
-        Self { max, by_topic, charge: Charge::none(memory.tally()) }
+    pub(crate) fn new(max: u16, hasher: FixedState, memory: &Memory) -> Self {
+        Self { max, by_topic: HashMap::with_hasher(hasher), charge: memory.charge() }
     }
 
     /// First come, first served: topics that come when all numbers are taken, or when there is no memory for them, are sent
@@ -121,20 +120,21 @@ mod tests {
     fn what_aliases_are_charged_with_is_given_back() {
         let memory = Memory::new(usize::MAX);
         let number = |alias: usize| NonZeroU16::new(alias as u16).unwrap();
-        let (mut incoming, mut outgoing) = (AliasesIn::new(&memory), AliasesOut::new(3, 7, &memory));
+        let (mut incoming, mut outgoing) =
+            (AliasesIn::new(&memory), AliasesOut::new(3, FixedState::with_seed(7), &memory));
         for (alias, bytes) in [(3, 1000), (1, 10), (3, 10), (3, 500), (3, 500)] {
             assert_eq!(incoming.set(number(alias), &"x".repeat(bytes), &memory), Ok(()));
         }
-        assert_eq!(memory.tally().bytes(), 500 + 10 + 3 * size_of::<Box<str>>());
-        let before = memory.tally().bytes();
+        assert_eq!(memory.charged(), 500 + 10 + 3 * size_of::<Box<str>>());
+        let before = memory.charged();
         for topic in 0..5 {
             outgoing.alias(&format!("topic/{topic}"), &memory);
         }
-        assert_eq!(memory.tally().bytes() - before, 3 * (7 + ALIAS_COST));
+        assert_eq!(memory.charged() - before, 3 * (7 + ALIAS_COST));
         outgoing.forget("topic/2");
         outgoing.forget("topic/4");
-        assert_eq!(memory.tally().bytes() - before, 2 * (7 + ALIAS_COST));
+        assert_eq!(memory.charged() - before, 2 * (7 + ALIAS_COST));
         drop((incoming, outgoing));
-        assert_eq!(memory.tally().bytes(), 0);
+        assert_eq!(memory.charged(), 0);
     }
 }

@@ -1,0 +1,145 @@
+//! How messages are handed over at least once, and exactly once, in both directions.
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{PacketId, QoS};
+
+use crate::face::Answer;
+use crate::session::{Queued, Stage};
+use crate::shard::ConnId;
+use crate::state::ShardState;
+
+/// What a client says of a message that it was sent. An unknown number is nothing to quarrel about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// It has a message that it is to have at least once: done.
+    Received,
+    /// It has a message that it is to have exactly once, and remembers its number until it is released.
+    Stored,
+    /// It does not want a message that it is to have exactly once: done.
+    Declined,
+    /// It has forgotten the number of a message that was released: done.
+    Completed,
+}
+
+/// A confirmation that does not fit its message: whoever confuses them has lost count of what it has received, and a
+/// message that it was promised once might come twice, or never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misstep {
+    /// `Received` for a message that it is to have exactly once.
+    ReceivedInPlaceOfStored,
+    /// `Stored`, `Declined` or `Completed` for a message that it is to have at least once.
+    StoredInPlaceOfReceived,
+    /// `Completed` for a message that was not released.
+    CompletedInPlaceOfStored,
+}
+
+impl ShardState {
+    pub(crate) fn confirm(
+        &mut self,
+        conn: ConnId,
+        number: PacketId,
+        confirmation: Confirmation,
+        now: Timestamp,
+    ) -> Result<(), Misstep> {
+        self.check_confirmation(conn, number, confirmation)?;
+        match confirmation {
+            Confirmation::Received | Confirmation::Declined => {
+                self.finish_inflight(conn, number, now, |stage| matches!(stage, Stage::Sent(_)));
+            }
+            Confirmation::Stored => self.note_stored(conn, number, now),
+            Confirmation::Completed => {
+                self.finish_inflight(conn, number, now, |stage| matches!(stage, Stage::Released { .. }));
+            }
+        }
+        Ok(())
+    }
+
+    fn note_stored(&mut self, conn: ConnId, id: PacketId, now: Timestamp) {
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.sessions.get_mut(session) else { return };
+        let position = session.inflight_position(id);
+        let is_known = position.is_some();
+        if let Some(position) = position
+            && let Some(Stage::Sent(queued)) = session.release(position)
+        {
+            self.journal.release(session.kept, &queued);
+            session.ledger.delivered += 1;
+            self.stats.inflight_messages -= 1;
+            self.stats.finish_delivery(queued.message.class());
+            self.meters.note_delivered(queued.message.class(), queued.since, now);
+        }
+        // Released before that is kept, it would be sent again after a crash, to a client that has forgotten it.
+        let until = self.journal.until_synced_for(session.kept);
+        self.reply(conn, &Answer::Release { number: id, is_known }, until);
+    }
+
+    fn check_confirmation(&mut self, conn: ConnId, id: PacketId, confirmation: Confirmation) -> Result<(), Misstep> {
+        let Some(session) = self.session_of(conn) else { return Ok(()) };
+        let under_way = session.inflight_position(id).and_then(|position| session.inflight.get(position));
+        let Some(under_way) = under_way else { return Ok(()) };
+        match (confirmation, &under_way.stage) {
+            (Confirmation::Received, Stage::Sent(Queued { qos: QoS::ExactlyOnce, .. }) | Stage::Released { .. }) => {
+                Err(Misstep::ReceivedInPlaceOfStored)
+            }
+            (
+                Confirmation::Stored | Confirmation::Declined | Confirmation::Completed,
+                Stage::Sent(Queued { qos: QoS::AtLeastOnce, .. }),
+            ) => Err(Misstep::StoredInPlaceOfReceived),
+            (Confirmation::Completed, Stage::Sent(Queued { qos: QoS::ExactlyOnce, .. })) => {
+                Err(Misstep::CompletedInPlaceOfStored)
+            }
+            (Confirmation::Received | Confirmation::Stored | Confirmation::Declined, Stage::Sent(_))
+            | (Confirmation::Completed, Stage::Released { .. }) => {
+                if let Some(connection) = self.connection_mut(conn) {
+                    connection.silent.note_answer();
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The client has released a QoS 2 message that it sent us. An identifier that we do not know is a mistake, but not
+    /// during recovery (section 3.7.2.1): then our answer was lost with the connection before.
+    pub(crate) fn release_number(&mut self, conn: ConnId, id: PacketId) {
+        let is_recovery = self.connection(conn).is_some_and(|connection| connection.is_resumed);
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.sessions.get_mut(session) else { return };
+        let was_there = session.release_inbound(id);
+        if was_there {
+            self.journal.release_inbound(session.kept, id);
+        }
+        let is_known = was_there || is_recovery;
+        let until = self.journal.until_synced_for(session.kept);
+        self.reply(conn, &Answer::Complete { number: id, is_known }, until);
+    }
+
+    /// Frees an identifier, and sends what was waiting for the window.
+    fn finish_inflight(&mut self, conn: ConnId, id: PacketId, now: Timestamp, expected: impl Fn(&Stage) -> bool) {
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.sessions.get_mut(session) else { return };
+        let Some(position) = session.inflight_position(id) else { return };
+        if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
+            return;
+        }
+        let finished = session.finish(position);
+        if let Some(stage) = &finished {
+            self.journal.finish(session.kept, stage);
+        }
+        session.ledger.delivered += u64::from(matches!(finished, Some(Stage::Sent(_))));
+        let is_waiting = session.has_more();
+        // At the later stage it was counted when it was stored there.
+        if let Some(Stage::Sent(queued)) = finished {
+            self.note_delivered(&queued, now);
+        }
+        if is_waiting && let Some(connection) = self.connection(conn) {
+            self.pump(connection.session, now);
+        }
+    }
+
+    fn note_delivered(&mut self, queued: &Queued, now: Timestamp) {
+        self.stats.inflight_messages -= 1;
+        self.stats.finish_delivery(queued.message.class());
+        self.meters.note_delivered(queued.message.class(), queued.since, now);
+    }
+}
