@@ -16,10 +16,10 @@ use crate::gate::Kind;
 use crate::gate::share::{Door, Full};
 use crate::ledger::{Ledger, Loss};
 use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
-use crate::message::{Publication, Shareable};
+use crate::message::Shareable;
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, NextMessage, Paging, Queue};
-use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
+use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::ConnId;
 use crate::state::ShardState;
@@ -85,9 +85,10 @@ impl ShardState {
                 self.saturation.note_crowded();
                 return;
             }
-            let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
+            let copy =
+                OutgoingPublication { publication, delivery: Delivery::AtMostOnce, retain, ids: &target.ids, now };
             let conn = session.conn;
-            let fate = self.send_now(conn, publication, &copy, frames, now);
+            let fate = self.send_now(conn, &copy, frames);
             match fate {
                 Fate::Done => self.saturation.note_crowded(),
                 Fate::UnderWay => self.saturation.note_taken(),
@@ -102,8 +103,9 @@ impl ShardState {
             self.saturation.note_taken();
             let queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
-            let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
-            if may_be_sent && self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
+            let delivery = delivery_of(qos, packet_id, false);
+            let copy = OutgoingPublication { publication, delivery, retain, ids: &target.ids, now };
+            if may_be_sent && self.send_now(conn, &copy, frames) == Fate::Done {
                 self.forget_last(target.session, packet_id);
             }
         } else {
@@ -228,9 +230,9 @@ impl ShardState {
             let Stage::Sent(queued) = &under_way.stage else { continue };
             let (delivery, queued) = (delivery_of(queued.qos, under_way.packet_id, false), queued.clone());
             let conn = session.conn;
-            let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
-            let view = queued.message.view();
-            if self.send_now(conn, &view, &copy, &mut Frames::for_receivers(1), now) == Fate::Done
+            let (publication, retain, ids) = (&queued.message.view(), queued.retain, &queued.ids);
+            let copy = OutgoingPublication { publication, delivery, retain, ids, now };
+            if self.send_now(conn, &copy, &mut Frames::for_receivers(1)) == Fate::Done
                 && let Some(session) = self.sessions.get_mut(index)
             {
                 self.journal.dequeue(session.kept, &queued);
@@ -242,46 +244,30 @@ impl ShardState {
 
     /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
     /// A message that the client does not accept counts as delivered. [MQTT-3.1.2-25]
-    pub(crate) fn send_now(
-        &mut self,
-        conn: Option<u32>,
-        publication: &Publication<'_>,
-        copy: &Copy<'_>,
-        frames: &mut Frames,
-        now: Timestamp,
-    ) -> Fate {
+    pub(crate) fn send_now(&mut self, conn: Option<u32>, copy: &OutgoingPublication<'_>, frames: &mut Frames) -> Fate {
         let Some(index) = conn else { return Fate::UnderWay };
         let generation = self.connections.generation(index).unwrap_or(0);
         let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
             return Fate::UnderWay;
         };
         if copy.delivery == Delivery::AtMostOnce {
-            let (session, class) = (connection.session, publication.standing.class);
+            let (session, class) = (connection.session, copy.publication.standing.class);
             if connection.outbox.len() > self.settings.outbox_bytes_max {
                 self.lose_delivery(session, Loss::OutboxFull, class);
                 return Fate::Done;
             }
         }
-        let outgoing = OutgoingPublication {
-            topic: publication.topic,
-            payload: publication.payload,
-            properties: publication.properties,
-            delivery: copy.delivery,
-            retain: copy.retain,
-            ids: copy.ids.as_slice(),
-            seconds_left: publication.seconds_left(now),
-        };
         let out = connection.outbox.writer(&mut self.spares);
-        let Some(written) = connection.face.publication(&outgoing, frames, &self.memory, out) else {
+        let Some(written) = connection.face.publication(copy, frames, &self.memory, out) else {
             let session = connection.session;
-            self.lose_delivery(session, Loss::TooLarge, publication.standing.class);
+            self.lose_delivery(session, Loss::TooLarge, copy.publication.standing.class);
             return Fate::Done;
         };
         self.stats.publish_sent += 1;
         connection.traffic.bytes_sent += written as u64;
         if copy.delivery == Delivery::AtMostOnce {
             connection.traffic.delivered += 1;
-            self.stats.finish_delivery(publication.standing.class);
+            self.stats.finish_delivery(copy.publication.standing.class);
         }
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
@@ -358,8 +344,8 @@ impl ShardState {
             }
             delivery_of(qos, packet_id, false)
         };
-        let copy = Copy { delivery, retain, ids: &ids };
-        let fate = self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
+        let copy = OutgoingPublication { publication: &shareable.publication, delivery, retain, ids: &ids, now };
+        let fate = self.send_now(conn, &copy, &mut Frames::for_receivers(1));
         match (fate, delivery.packet_id()) {
             (Fate::Done, Some(packet_id)) => self.forget_last(index, packet_id),
             // Not those that begin their wait now: they are measured with all others of this turn.
@@ -403,13 +389,6 @@ impl ShardState {
             session.ledger.lose_delivery(Loss::SessionEnded, item.class(), &mut self.stats);
         }
     }
-}
-
-/// What belongs to one delivery beside the publication.
-pub(crate) struct Copy<'a> {
-    pub(crate) delivery: Delivery,
-    pub(crate) retain: bool,
-    pub(crate) ids: &'a SubscriptionIds,
 }
 
 pub(crate) fn delivery_of(qos: QoS, packet_id: PacketId, dup: bool) -> Delivery {

@@ -12,10 +12,13 @@ use core::fmt::Debug;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, PacketId, Properties, QoS, ReasonCode};
 
 use crate::event::Why;
 use crate::gate::{Memory, Refusal};
+use crate::message::Publication;
+use crate::session::SubscriptionIds;
 
 /// How one connection is spoken to; made by its face, and gone with the connection.
 pub trait Face: Any + Debug + Send {
@@ -118,23 +121,59 @@ pub enum Answer<'a> {
     Goodbye(&'a Why),
 }
 
-/// One copy of a publication, for one receiver.
+/// One copy of a publication, for one receiver. What all receivers have in common is behind a reference: a copy is made for
+/// each of thousands.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingPublication<'a> {
+    pub(crate) publication: &'a Publication<'a>,
+    pub(crate) delivery: Delivery,
+    pub(crate) retain: bool,
+    pub(crate) ids: &'a SubscriptionIds,
+    pub(crate) now: Timestamp,
+}
+
+impl<'a> OutgoingPublication<'a> {
     /// Its topic.
-    pub topic: &'a str,
+    #[inline]
+    pub fn topic(&self) -> &'a str {
+        self.publication.topic
+    }
+
     /// What it says.
-    pub payload: &'a [u8],
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.publication.payload
+    }
+
     /// Its attributes, with those that belong to the publisher's connection.
-    pub properties: Properties<'a>,
+    #[inline]
+    pub fn properties(&self) -> &'a Properties<'a> {
+        &self.publication.properties
+    }
+
     /// Guarantee and number.
-    pub delivery: Delivery,
+    #[inline]
+    pub fn delivery(&self) -> Delivery {
+        self.delivery
+    }
+
     /// The flag for this receiver.
-    pub retain: bool,
+    #[inline]
+    pub fn retain(&self) -> bool {
+        self.retain
+    }
+
     /// Identifiers of the receiver's subscriptions that wanted it.
-    pub ids: &'a [NonZeroU32],
+    #[inline]
+    pub fn ids(&self) -> &'a [NonZeroU32] {
+        self.ids.as_slice()
+    }
+
     /// Seconds left to live, if it has a lifetime.
-    pub seconds_left: Option<u32>,
+    #[inline]
+    pub fn seconds_left(&self) -> Option<u32> {
+        self.publication.seconds_left(self.now)
+    }
 }
 
 /// Encodings of one publication that its receivers share. Each face has its own type of them, and numbers for its shapes.
@@ -153,8 +192,13 @@ impl Frames {
         Self { is_shared: count > 1, slots: [const { None }; SHAPES_MAX] }
     }
 
-    /// The encoding of this shape, which is made if it is not there; none if it is not worth it, or cannot be made.
+    /// The encoding of this shape, if there is one of this type.
     #[inline]
+    pub fn find<T: Any>(&self, shape: usize) -> Option<&T> {
+        self.slots.get(shape)?.as_ref()?.downcast_ref()
+    }
+
+    /// The same, which is made if it is not there; none if it is not worth it, or cannot be made.
     pub fn get<T: Any>(&mut self, shape: usize, make: impl FnOnce() -> Option<T>) -> Option<&T> {
         if !self.is_shared {
             return None;

@@ -68,12 +68,19 @@ impl Outbox {
     /// Where whole packets are appended.
     #[inline]
     pub(crate) fn writer<'a>(&'a mut self, spares: &mut Spares) -> &'a mut Vec<u8> {
-        if self.bytes.capacity() == 0 {
-            self.bytes = spares.take();
-        } else if self.written > COMPACT_BYTES && self.written * 2 > self.bytes.len() {
-            self.compact();
+        if self.bytes.capacity() == 0 || self.written > COMPACT_BYTES {
+            self.make_room(spares);
         }
         &mut self.bytes
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self, spares: &mut Spares) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = spares.take();
+        } else if self.written * 2 > self.bytes.len() {
+            self.compact();
+        }
     }
 
     /// Appends an answer, which whole packets are; how many bytes that was.

@@ -2,9 +2,8 @@
 
 use tidegate_control::Timestamp;
 
-use crate::deliver::Fate;
-use crate::deliver::{Copy, delivery_of};
-use crate::face::{Answer, Frames};
+use crate::deliver::{Fate, delivery_of};
+use crate::face::{Answer, Frames, OutgoingPublication};
 use crate::ledger::Loss;
 use crate::persist::Until;
 use crate::session::Stage;
@@ -70,8 +69,9 @@ impl ShardState {
             self.lose_delivery(index, Loss::NotAllowed, publication.standing.class);
             return true;
         }
-        let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
-        let fate = self.send_now(conn, &publication, &copy, &mut Frames::for_receivers(1), now);
+        let (retain, ids) = (queued.retain, &queued.ids);
+        let copy = OutgoingPublication { publication: &publication, delivery, retain, ids, now };
+        let fate = self.send_now(conn, &copy, &mut Frames::for_receivers(1));
         if fate == Fate::Done
             && let Some(session) = self.sessions.get_mut(index)
         {

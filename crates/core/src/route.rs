@@ -59,7 +59,7 @@ impl ShardState {
         // A retained message is kept by every shard, so that each can answer its own subscribers.
         if message.publication.retain {
             self.links.others().for_each(|shard| self.send_on(shard, message));
-        } else {
+        } else if !route.shards.is_empty() {
             route.shards.iter().for_each(|shard| self.send_on(shard, message));
         }
         places + route.shards.len()

@@ -142,7 +142,9 @@ impl ShardState {
 
     /// The face of a connection, if it is of this kind, and the memory that it may charge.
     pub(crate) fn face_mut<F: Face>(&mut self, conn: ConnId) -> Option<(&mut F, &Memory)> {
-        self.connection(conn)?;
+        if self.connections.generation(conn.index) != Some(conn.generation) {
+            return None;
+        }
         let connection = self.connections.get_mut(conn.index)?;
         let face: &mut dyn Any = &mut *connection.face;
         Some((face.downcast_mut()?, &self.memory))

@@ -11,6 +11,7 @@ use core::num::NonZeroU16;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_core::{Charge, Kind, Memory};
+use tidegate_wire_mqtt::OutgoingAlias;
 
 /// Topics that the client gave numbers to.
 #[derive(Debug)]
@@ -26,13 +27,6 @@ pub(crate) struct AliasesOut {
     max: u16,
     by_topic: HashMap<Box<str>, NonZeroU16, FixedState>,
     charge: Charge,
-}
-
-/// What to do about an alias for a topic.
-pub(crate) enum Alias {
-    None,
-    Define(NonZeroU16),
-    Use(NonZeroU16),
 }
 
 /// There is no memory for another alias.
@@ -83,18 +77,18 @@ impl AliasesOut {
 
     /// First come, first served: topics that come when all numbers are taken, or when there is no memory for them, are sent
     /// as they are.
-    pub(crate) fn alias(&mut self, topic: &str, memory: &Memory) -> Alias {
+    pub(crate) fn alias(&mut self, topic: &str, memory: &Memory) -> OutgoingAlias {
         if let Some(alias) = self.by_topic.get(topic) {
-            return Alias::Use(*alias);
+            return OutgoingAlias::Use(*alias);
         }
         let is_worth_it = topic.len() > ALIAS_WORTH_BYTES && self.by_topic.len() < usize::from(self.max);
         if !is_worth_it || !memory.has_room(Kind::Session, topic.len() + ALIAS_COST) {
-            return Alias::None;
+            return OutgoingAlias::None;
         }
-        let Some(alias) = NonZeroU16::new(self.by_topic.len() as u16 + 1) else { return Alias::None };
+        let Some(alias) = NonZeroU16::new(self.by_topic.len() as u16 + 1) else { return OutgoingAlias::None };
         self.by_topic.insert(topic.into(), alias);
         self.charge.change(topic.len() + ALIAS_COST, 0);
-        Alias::Define(alias)
+        OutgoingAlias::Define(alias)
     }
 
     /// The packet that would have defined an alias was not sent.

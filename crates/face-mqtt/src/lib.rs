@@ -45,6 +45,9 @@ impl Mqtt for Shard {
     }
 
     fn handle_portion(&mut self, conn: ConnId, bytes: &[u8], portion: &Portion, now: Timestamp) -> Progress {
-        self.handle_portion_by(conn, bytes, portion, now, |shard, rest, moment| read::packet(shard, conn, rest, moment))
+        let version = read::version_of(self, conn);
+        self.handle_portion_by(conn, bytes, portion, now, |shard, rest, moment| {
+            read::packet(shard, conn, version, rest, moment)
+        })
     }
 }

@@ -18,9 +18,14 @@ use tidegate_wire_mqtt::{
 use crate::aliases::{AliasesIn, NoRoom};
 use crate::link::Link;
 
+/// The version that a connection speaks, as long as it lasts. (One that is gone speaks none.)
+pub(crate) fn version_of(shard: &mut Shard, conn: ConnId) -> Version {
+    shard.face_mut::<Link>(conn).map_or(Version::V5, |(link, _)| link.peer.version)
+}
+
 /// The packet that begins these bytes, and what became of it.
-pub(crate) fn packet(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Moment) -> Step {
-    let version = shard.face_mut::<Link>(conn).map_or(Version::V5, |(link, _)| link.peer.version);
+#[inline]
+pub(crate) fn packet(shard: &mut Shard, conn: ConnId, version: Version, bytes: &[u8], moment: &Moment) -> Step {
     match decode(bytes, version, shard.packet_limits()) {
         Ok(Decoded::Packet { packet, consumed: size }) => {
             let is_publication = matches!(packet, Packet::Publish(_));

@@ -153,28 +153,36 @@ impl PublishFrame {
         if !same_layout || (!patch.is_flat() && self.version.is_v5()) {
             return self.write_pieces(patch, peer, out);
         }
+        self.write_flat(patch.delivery, patch.retain, patch.message_expiry, peer, out)
+    }
+
+    /// The same for a receiver without topic alias and subscription identifiers, whose delivery has a packet identifier if
+    /// the frame has one: what most of many receivers are.
+    #[inline]
+    pub fn write_flat(
+        &self,
+        delivery: Delivery,
+        retain: bool,
+        message_expiry: Option<u32>,
+        peer: Peer,
+        out: &mut Vec<u8>,
+    ) -> Encoded {
         if self.packet_len > peer.packet_bytes_max as usize {
             return Encoded::TooLarge;
         }
         let start = out.len();
         out.extend_from_slice(&self.bytes);
-        if let Some(copy) = out.get_mut(start..) {
-            self.patch_in_place(patch, copy);
-        }
-        Encoded::Written { len: self.bytes.len() }
-    }
-
-    #[inline]
-    fn patch_in_place(&self, patch: &Patch<'_>, copy: &mut [u8]) {
+        let Some(copy) = out.get_mut(start..) else { return Encoded::TooLarge };
         if let Some(first) = copy.first_mut() {
-            *first = first_byte(patch);
+            *first = first_byte(delivery, retain);
         }
-        if let (Some(at), Some(id)) = (self.packet_id_at, patch.delivery.packet_id()) {
+        if let (Some(at), Some(id)) = (self.packet_id_at, delivery.packet_id()) {
             put_at(copy, at, &id.get().to_be_bytes());
         }
-        if let (Some(at), Some(left)) = (self.expiry_at, patch.message_expiry) {
+        if let (Some(at), Some(left)) = (self.expiry_at, message_expiry) {
             put_at(copy, at, &left.to_be_bytes());
         }
+        Encoded::Written { len: self.bytes.len() }
     }
 
     /// The way for everything that changes lengths: same pieces, new header.
@@ -189,7 +197,7 @@ impl PublishFrame {
         let start = out.len();
         let payload = self.bytes.get(self.properties.end..).unwrap_or_default();
         out.reserve(HEADER_MAX + counter.len() + payload.len());
-        out.put_u8(first_byte(patch));
+        out.put_u8(first_byte(patch.delivery, patch.retain));
         varint::write(remaining, out);
         self.write_head(patch, out);
         // The message's own properties end the head, at the same distance from its end as in the frame.
@@ -254,8 +262,8 @@ fn find_expiry(message: &Publish<'_>, version: Version) -> Option<usize> {
 }
 
 #[inline]
-fn first_byte(patch: &Patch<'_>) -> u8 {
-    patch.delivery.first_byte() | if patch.retain { RETAIN } else { 0 }
+fn first_byte(delivery: Delivery, retain: bool) -> u8 {
+    delivery.first_byte() | if retain { RETAIN } else { 0 }
 }
 
 #[inline]
