@@ -33,11 +33,11 @@ pub(crate) struct AuditedChange {
 
 /// Whom an answer is about; travels with it to whoever notes the change.
 #[derive(Clone, Debug)]
-pub(crate) struct Concerns(pub(crate) String);
+pub(crate) struct AuditSubject(pub(crate) String);
 
 /// An answer that says whom the change concerned.
 pub(crate) fn about(whom: impl Into<String>, mut answer: Response) -> Response {
-    answer.extensions_mut().insert(Concerns(whom.into()));
+    answer.extensions_mut().insert(AuditSubject(whom.into()));
     answer
 }
 

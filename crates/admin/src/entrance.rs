@@ -15,14 +15,14 @@ use std::time::Instant;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
+use crate::connection_table::{ConnectionTable, Phase};
 use crate::limits::{CROWDED_FOR, RESERVE};
-use crate::seats::{Phase, Seats};
 use crate::state::lock;
 
 /// Shared by all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Entrance {
-    seats: Mutex<Seats<AbortHandle>>,
+    seats: Mutex<ConnectionTable<AbortHandle>>,
     reserve: Mutex<Vec<File>>,
     /// Connections that had to make room.
     evicted: AtomicU64,
@@ -133,9 +133,9 @@ impl EntrancePlace {
 
 /// Ends a place with its connection, however that ends. Dropped after the socket.
 #[derive(Debug)]
-pub(crate) struct Stay(pub(crate) EntrancePlace);
+pub(crate) struct PlaceGuard(pub(crate) EntrancePlace);
 
-impl Drop for Stay {
+impl Drop for PlaceGuard {
     fn drop(&mut self) {
         self.0.give_back();
         // The socket's descriptor was the reserve's, perhaps: nobody else should be quicker.

@@ -18,18 +18,18 @@ use axum::response::{IntoResponse, Response};
 use tidegate_http::{host, is_page_of, is_this_machine, peer};
 use tokio::time::timeout;
 
-use crate::audit::{AuditedChange, Concerns};
+use crate::audit::{AuditSubject, AuditedChange};
+use crate::connection_table::Phase;
 use crate::entrance::EntrancePlace;
 use crate::limits::REQUEST_TIMEOUT;
 use crate::problem::Problem;
 use crate::process_control::Role;
-use crate::seats::Phase;
 use crate::state::AdminState;
 use crate::{page, password, session};
 
 /// Whose request it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
+pub(crate) struct Principal {
     /// None where there are no users.
     pub(crate) user: Option<Arc<str>>,
     pub(crate) role: Role,
@@ -68,7 +68,7 @@ pub(crate) async fn guard(
     };
     if let Some(who) = who.filter(|_| changes(&method) && !is_read_only(&path)) {
         let (at, user, status) = (SystemTime::now(), who.user, response.status().as_u16());
-        let whom = response.extensions_mut().remove::<Concerns>().map(|Concerns(whom)| whom);
+        let whom = response.extensions_mut().remove::<AuditSubject>().map(|AuditSubject(whom)| whom);
         state.audit.note(AuditedChange { at, user, method, path: path.clone(), whom, from, status });
     }
     turn(Phase::Silent);
@@ -107,7 +107,7 @@ fn is_read_only(path: &str) -> bool {
 }
 
 /// Whose request it is; none at places where nobody is asked.
-async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Problem> {
+async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Principal>, Problem> {
     let (method, path, headers) = (&request.method, request.uri.path(), &request.headers);
     let directory = state.process.directory();
     let host = host(headers);
@@ -128,7 +128,7 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Probl
         if is_change && is_browser(headers) {
             check_token(headers, state.sessions.local_token())?;
         }
-        return Ok(Some(Who { user: None, role: Role::Admin }));
+        return Ok(Some(Principal { user: None, role: Role::Admin }));
     };
     let user =
         if let Some(session) = session::cookie(headers).and_then(|cookie| state.sessions.find(&directory, cookie)) {
@@ -145,7 +145,7 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Probl
         let detail = format!("this needs the role {}, and you are {}", needed.name(), role.name());
         return Err(Problem::new(StatusCode::FORBIDDEN, "role-too-low", detail));
     }
-    Ok(Some(Who { user: Some(user), role }))
+    Ok(Some(Principal { user: Some(user), role }))
 }
 
 pub(crate) fn no_role() -> Problem {

@@ -10,7 +10,7 @@ use crate::status::VERSION;
 
 /// One thing that can be asked.
 #[derive(Debug)]
-pub(crate) struct Doc {
+pub(crate) struct EndpointDoc {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     about: &'static str,
@@ -20,8 +20,8 @@ pub(crate) struct Doc {
     body: &'static [&'static str],
 }
 
-const fn get(path: &'static str, about: &'static str, query: &'static [&'static str]) -> Doc {
-    Doc { method: "get", path, about, query, body: &[] }
+const fn get(path: &'static str, about: &'static str, query: &'static [&'static str]) -> EndpointDoc {
+    EndpointDoc { method: "get", path, about, query, body: &[] }
 }
 
 const fn act(
@@ -30,11 +30,11 @@ const fn act(
     about: &'static str,
     query: &'static [&'static str],
     body: &'static [&'static str],
-) -> Doc {
-    Doc { method, path, about, query, body }
+) -> EndpointDoc {
+    EndpointDoc { method, path, about, query, body }
 }
 
-pub(crate) const DOCS: &[Doc] = &[
+pub(crate) const DOCS: &[EndpointDoc] = &[
     get("/api/v1/status", "Counters, rates, pressure and the ledger", &[]),
     get("/api/v1/events", "Server-sent events: `tick` is the status once a second, `top` the top lists", &[]),
     get("/api/v1/history", "Up to an hour of rates and gauges", &["seconds"]),
@@ -127,7 +127,7 @@ fn document() -> Value {
     })
 }
 
-fn operation(doc: &Doc) -> Value {
+fn operation(doc: &EndpointDoc) -> Value {
     let parameter = |name: &str, place: &str| {
         let is_path = place == "path";
         json!({ "name": name, "in": place, "required": is_path, "schema": { "type": "string" } })

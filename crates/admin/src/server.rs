@@ -12,7 +12,7 @@ use tidegate_broker::Handle;
 use tidegate_http::{Serving, Timeouts, serve_connection};
 use tokio::net::TcpStream;
 
-use crate::entrance::{Entrance, Stay, is_exhaustion};
+use crate::entrance::{Entrance, PlaceGuard, is_exhaustion};
 use crate::limits::{ACCEPT_PAUSE, BLOCKING_MAX, BUFFER_BYTES, CONNECTION_TIMEOUT, HEAD_TIMEOUT, STACK_BYTES};
 use crate::live;
 use crate::process_control::ProcessControl;
@@ -95,10 +95,10 @@ async fn accept_with_reserve(
 fn admit((stream, peer): (TcpStream, SocketAddr), router: &Router, entrance: &Arc<Entrance>) {
     entrance.admit(peer.ip(), |place| {
         let router = router.clone().layer(Extension(place.clone()));
-        tokio::spawn(attend(Stay(place), stream, peer.ip(), router)).abort_handle()
+        tokio::spawn(attend(PlaceGuard(place), stream, peer.ip(), router)).abort_handle()
     });
 }
 
-async fn attend(_stay: Stay, stream: TcpStream, from: IpAddr, router: Router) {
+async fn attend(_stay: PlaceGuard, stream: TcpStream, from: IpAddr, router: Router) {
     serve_connection(stream, from, router, TIMEOUTS).await;
 }

@@ -11,7 +11,7 @@ use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 
 use crate::clients::{worst, worst_closed};
-use crate::openapi::{DOCS, Doc};
+use crate::openapi::{DOCS, EndpointDoc};
 use crate::problem::{Answered, json_of};
 use crate::process_control::ListenerStatus;
 use crate::state::AdminState;
@@ -24,8 +24,8 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What there is, for whoever has no browser.
 pub(crate) fn welcome() -> Response {
-    let place = |doc: &Doc| format!("{} {}", doc.method.to_uppercase(), doc.path);
-    let (see, act): (Vec<&Doc>, Vec<&Doc>) = DOCS.iter().partition(|doc| doc.method == "get");
+    let place = |doc: &EndpointDoc| format!("{} {}", doc.method.to_uppercase(), doc.path);
+    let (see, act): (Vec<&EndpointDoc>, Vec<&EndpointDoc>) = DOCS.iter().partition(|doc| doc.method == "get");
     let see: Vec<String> = see.iter().map(|doc| doc.path.to_owned()).collect();
     let act: Vec<String> = act.into_iter().map(place).collect();
     json_of(&json!({ "tidegate": VERSION, "see": see, "do": act, "api": "/api/v1/openapi.json" }))

@@ -11,7 +11,7 @@ use tidegate_broker::ask::{Answer, Question};
 use tidegate_core::retained::RetainedReport;
 
 use crate::ask::ask;
-use crate::guard::Who;
+use crate::guard::Principal;
 use crate::limits::{FILTER_BYTES_MAX, TOPICS_MAX};
 use crate::problem::{Answered, Problem, json_of};
 use crate::process_control::Role;
@@ -50,7 +50,7 @@ pub(crate) async fn topics(State(state): State<Arc<AdminState>>) -> Answered {
 
 pub(crate) async fn retained(
     State(state): State<Arc<AdminState>>,
-    who: Option<Extension<Who>>,
+    who: Option<Extension<Principal>>,
     Query(words): Query<Words>,
 ) -> Answered {
     let filter = words.get("filter").map_or("#", String::as_str);

@@ -24,12 +24,12 @@ pub struct Access {
     anonymous: SubjectRules,
     /// By user name: those with a role or with rules of their own. Names come from files, never from the network, so the
     /// hash needs no secret.
-    people: HashMap<Arc<str>, Person, FixedState>,
+    people: HashMap<Arc<str>, UserAccess, FixedState>,
     roles: Vec<SubjectRules>,
 }
 
 #[derive(Debug, Default)]
-struct Person {
+struct UserAccess {
     own: SubjectRules,
     /// Indices of `Access::roles`.
     roles: Vec<u32>,

@@ -94,7 +94,7 @@ enum FilterShape {
 
 /// How a level with names compares with a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Likeness {
+enum LevelMatch {
     Same,
     Different,
     /// A name that may not be compared.
@@ -166,9 +166,9 @@ impl Filter {
             // Levels are short: looking byte by byte beats a search that prepares itself for long texts.
             let end = text.iter().position(|&byte| byte == b'/').unwrap_or(text.len());
             match level.like(&text[..end], who) {
-                Likeness::Same => rest = text.get(end + 1..),
-                Likeness::Different => return false,
-                Likeness::Unusable => return effect == AclEffect::Deny,
+                LevelMatch::Same => rest = text.get(end + 1..),
+                LevelMatch::Different => return false,
+                LevelMatch::Unusable => return effect == AclEffect::Deny,
             }
         }
         rest.is_none()
@@ -192,9 +192,9 @@ impl Filter {
                     return !has_parent && matches!(self.levels[index..], [FilterLevel::Any, FilterLevel::Rest]);
                 }
                 Some(wanted) => match level.like(wanted.as_bytes(), who) {
-                    Likeness::Same => {}
-                    Likeness::Different => return false,
-                    Likeness::Unusable => return effect == AclEffect::Deny,
+                    LevelMatch::Same => {}
+                    LevelMatch::Different => return false,
+                    LevelMatch::Unusable => return effect == AclEffect::Deny,
                 },
             }
         }
@@ -215,7 +215,7 @@ impl Filter {
                 (_, None) => return false,
                 (_, Some("+")) => {}
                 (_, Some(wanted)) => {
-                    if level.like(wanted.as_bytes(), who) != Likeness::Same {
+                    if level.like(wanted.as_bytes(), who) != LevelMatch::Same {
                         return false;
                     }
                 }
@@ -243,13 +243,13 @@ impl FilterLevel {
     }
 
     #[inline]
-    fn like(&self, text: &[u8], who: RequesterNames<'_>) -> Likeness {
+    fn like(&self, text: &[u8], who: RequesterNames<'_>) -> LevelMatch {
         let is_same = match self {
             Self::Any | Self::Rest => true,
             Self::Text(own) => own.as_bytes() == text,
             Self::Pattern(pieces) => return like(pieces, text, who),
         };
-        if is_same { Likeness::Same } else { Likeness::Different }
+        if is_same { LevelMatch::Same } else { LevelMatch::Different }
     }
 
     fn is_unusable(&self, who: RequesterNames<'_>) -> bool {
@@ -262,7 +262,7 @@ impl FilterLevel {
     }
 }
 
-fn like(pieces: &[FilterPiece], text: &[u8], who: RequesterNames<'_>) -> Likeness {
+fn like(pieces: &[FilterPiece], text: &[u8], who: RequesterNames<'_>) -> LevelMatch {
     let mut rest = Some(text);
     for piece in pieces {
         let part = match piece {
@@ -271,15 +271,15 @@ fn like(pieces: &[FilterPiece], text: &[u8], who: RequesterNames<'_>) -> Likenes
             FilterPiece::User => match who.user {
                 Some(name) => name,
                 // Rules about a user's own topics, allowing or denying, do not concern those who are nobody.
-                None => return Likeness::Different,
+                None => return LevelMatch::Different,
             },
         };
         if !matches!(piece, FilterPiece::Text(_)) && !is_usable(part) {
-            return Likeness::Unusable;
+            return LevelMatch::Unusable;
         }
         rest = rest.and_then(|rest| rest.strip_prefix(part.as_bytes()));
     }
-    if rest == Some(&[]) { Likeness::Same } else { Likeness::Different }
+    if rest == Some(&[]) { LevelMatch::Same } else { LevelMatch::Different }
 }
 
 /// The first sixteen bytes, or what there is.

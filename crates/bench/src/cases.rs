@@ -4,7 +4,7 @@ use tidegate_wire_mqtt::QoS;
 
 use super::admin::AdminCase;
 use super::beats::Beat;
-use super::durable::Promise;
+use super::durable::DurableCase;
 use super::durable::goals::DurableGoal;
 use super::gate::GateCase;
 use super::gate::goals::GateGoal;
@@ -48,7 +48,7 @@ pub(super) enum CaseKind {
     /// What the gate is for, with it and without.
     Gate(GateCase),
     /// What is kept on disk, and what that costs.
-    Durable(Promise),
+    Durable(DurableCase),
     /// The smart space, in this process.
     Space(SpaceCase),
     /// What the admin page and the metrics cost the broker's clients.
@@ -208,11 +208,11 @@ pub(super) const CASES: &[BenchCase] = &[
         &[Goal::Gate(GateGoal::Cpu(1.03)), Goal::Gate(GateGoal::Bytes(64.0))],
     ),
     gate("overload-fleet", GateCase::Fleet, &[Goal::Gate(GateGoal::Delayed(0.001))]),
-    durable("durable 1", Promise::Rate { publishers: 1 }, &[HALF_THE_DISK]),
-    durable("durable 16", Promise::Rate { publishers: 16 }, &[HALF_THE_DISK]),
+    durable("durable 1", DurableCase::Rate { publishers: 1 }, &[HALF_THE_DISK]),
+    durable("durable 16", DurableCase::Rate { publishers: 16 }, &[HALF_THE_DISK]),
     durable(
         "durable 256",
-        Promise::Rate { publishers: 256 },
+        DurableCase::Rate { publishers: 256 },
         &[HALF_THE_DISK, Goal::Durable(DurableGoal::PerSecond(50_000.0)), THRICE],
     ),
     BenchCase {
@@ -221,7 +221,7 @@ pub(super) const CASES: &[BenchCase] = &[
         kind: CaseKind::Gate(GateCase::Clean { pairs: 50 }),
         goals: &[Goal::Gate(GateGoal::Clean(1.03))],
     },
-    durable("restart", Promise::Restart { messages: 100_000 }, &[Goal::Durable(DurableGoal::RestartS(10.0))]),
+    durable("restart", DurableCase::Restart { messages: 100_000 }, &[Goal::Durable(DurableGoal::RestartS(10.0))]),
     space("space ssap 1", SpaceCase::Insert { connections: 1, is_durable: false }, &[INSERTS]),
     space("space ssap 16", SpaceCase::Insert { connections: 16, is_durable: false }, &[INSERTS]),
     space("space ssap 16 durable", SpaceCase::Insert { connections: 16, is_durable: true }, &[]),
@@ -267,7 +267,7 @@ const HALF_THE_DISK: Goal = Goal::Durable(DurableGoal::DiskShare(0.5));
 /// Only where a sync is shared by many: one alone costs the kernel more than any message.
 const THRICE: Goal = Goal::Durable(DurableGoal::CpuTimes(3.0));
 
-const fn durable(name: &'static str, promise: Promise, goals: &'static [Goal]) -> BenchCase {
+const fn durable(name: &'static str, promise: DurableCase, goals: &'static [Goal]) -> BenchCase {
     BenchCase { group: "durable", name, kind: CaseKind::Durable(promise), goals }
 }
 

@@ -13,7 +13,7 @@ use super::handshakes::Handshakes;
 use super::outcome::{CaseOutcome, ChurnOutcome, Faults, IdleOutcome, Storm, TrafficOutcome};
 use super::overload::overload;
 use super::packets;
-use super::plain::Plain;
+use super::plain::PlainClient;
 use super::process::RunningBroker;
 use super::procfs::{self, CpuMeter, ProcessUsage};
 use super::tally::FlowTally;
@@ -171,7 +171,7 @@ fn subscriptions(
     setting: &RunSettings,
     number: u32,
 ) -> Result<Vec<(usize, TrafficOutcome)>> {
-    let mut holders: Vec<Plain> = Vec::new();
+    let mut holders: Vec<PlainClient> = Vec::new();
     let (mut held, mut rows) = (0, Vec::new());
     for &count in counts {
         let wanted = setting.scaled(count);
@@ -179,7 +179,7 @@ fn subscriptions(
             let place = held % FILTERS_PER_CLIENT;
             if place == 0 {
                 let id = format!("bench-{number}-h{}", holders.len());
-                holders.push(Plain::connect(broker.address, &id)?);
+                holders.push(PlainClient::connect(broker.address, &id)?);
             }
             let more = (FILTERS_PER_CLIENT - place).min(wanted - held);
             let filters: Vec<String> = (held..held + more).map(|filter| beside(filter, number)).collect();

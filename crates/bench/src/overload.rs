@@ -13,7 +13,7 @@ use super::engine::{Engine, Greeting, LoadSwitch};
 use super::gate::ask::LedgerReading;
 use super::measure::{RunSettings, faults, micros};
 use super::outcome::Overload;
-use super::plain::Plain;
+use super::plain::PlainClient;
 use super::process::RunningBroker;
 use super::procfs::{self, CpuMeter};
 use super::tally::FlowTally;
@@ -93,7 +93,7 @@ fn flood_until(is_over: &AtomicBool, mut flooder: Engine) -> Result<(Vec<FlowTal
 
 /// How many messages the broker says that it dropped; `None` if it does not say, or refuses to be asked.
 fn told(broker: &RunningBroker, number: u32) -> Option<u64> {
-    let mut client = Plain::connect(broker.address, &format!("bench-{number}-ledger")).ok()?;
+    let mut client = PlainClient::connect(broker.address, &format!("bench-{number}-ledger")).ok()?;
     client.subscribe(&[DROPPED.to_owned()], QoS::AtMostOnce).ok()?;
     String::from_utf8(client.last_payload(TOLD_AFTER).ok()??).ok()?.trim().parse().ok()
 }

@@ -27,12 +27,12 @@ enum PlainPacket {
 
 /// A connected client.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(super) struct PlainClient {
     socket: TcpStream,
     input: Vec<u8>,
 }
 
-impl Plain {
+impl PlainClient {
     /// Connects and waits for the welcome.
     pub(super) fn connect(address: SocketAddr, id: &str) -> Result<Self> {
         Self::connect_as(address, id, SessionLifetime::Clean)

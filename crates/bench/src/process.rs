@@ -175,10 +175,10 @@ impl RunningBroker {
     }
 
     /// Ends ours at once, without a word to it; what it has written stays.
-    pub(super) fn kill(self) -> Result<Remains> {
+    pub(super) fn kill(self) -> Result<KilledBroker> {
         let ChildBroker { child, folder, arguments } = self.started.context("a broker that was not started here")?;
         drop(child);
-        Ok(Remains { folder, arguments })
+        Ok(KilledBroker { folder, arguments })
     }
 
     /// Whether it ended by itself, which it must not.
@@ -189,12 +189,12 @@ impl RunningBroker {
 
 /// What is left of a broker of ours that was killed.
 #[derive(Debug)]
-pub(super) struct Remains {
+pub(super) struct KilledBroker {
     folder: TempDir,
     arguments: Vec<String>,
 }
 
-impl Remains {
+impl KilledBroker {
     /// Starts it again on what it had written, and waits until it listens.
     pub(super) fn start(self) -> Result<RunningBroker> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();

@@ -20,7 +20,7 @@ use crate::authenticate::{Authenticator, Credentials, LoginRefusal};
 use crate::bans::{Ban, Banned};
 use crate::config::{Config, ListenerKind};
 use crate::inbox::lock;
-use crate::known::{Acquaintance, NO_RULES};
+use crate::known::{Familiarity, NO_RULES};
 use crate::limits::QUESTIONS_MAX;
 use crate::listener::{OpenListener, load_tls};
 use crate::operator::OperatorSetting;
@@ -104,7 +104,7 @@ impl Handle {
         let print = shared.known.print(&credentials);
         // Behind a proxy everybody has one address: whoever guesses there must not lock out whoever knows.
         let is_stranger = print.is_none_or(|print| {
-            shared.known.find(&print, shared.generation(), shared.clock.now()) == Acquaintance::Stranger
+            shared.known.find(&print, shared.generation(), shared.clock.now()) == Familiarity::Stranger
         });
         let wait = is_stranger.then(|| lock(&shared.attempts).wait(from, &user, shared.clock.now())).flatten();
         if let Some(wait) = wait {

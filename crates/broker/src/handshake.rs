@@ -87,7 +87,7 @@ impl Checking {
 
 /// What is asked of whoever comes in, by the rules of now.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct ConnectTerms<'a> {
     /// Of the CONNECT.
     pub(crate) limits: &'a Limits,
     /// Of the WebSocket request.
@@ -148,7 +148,7 @@ impl Handshake {
     pub(crate) fn on_ready(
         &mut self,
         scratch: &mut [u8],
-        terms: &Terms<'_>,
+        terms: &ConnectTerms<'_>,
         make_id: impl FnOnce() -> String,
     ) -> HandshakeStep {
         match self.stage {
@@ -252,7 +252,12 @@ impl Handshake {
         Self { link, stage, input, output, peer, listener, permit, trouble: None, name }
     }
 
-    fn read(&mut self, scratch: &mut [u8], terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
+    fn read(
+        &mut self,
+        scratch: &mut [u8],
+        terms: &ConnectTerms<'_>,
+        make_id: impl FnOnce() -> String,
+    ) -> HandshakeStep {
         let received = match self.link.receive(&mut scratch[..READ_BYTES_MAX]) {
             Ok(received) => received,
             Err(error) => {
@@ -275,7 +280,7 @@ impl Handshake {
         }
     }
 
-    fn parse(&mut self, terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
+    fn parse(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
         if matches!(self.stage, HandshakeStage::Upgrade) {
             match upgrade(&self.input, self.peer.ip(), terms.pages) {
                 Upgrade::Incomplete => return HandshakeStep::Wait,

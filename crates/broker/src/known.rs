@@ -24,7 +24,7 @@ pub(crate) type Print = [u8; 32];
 
 /// How well credentials are known.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Acquaintance {
+pub(crate) enum Familiarity {
     /// Not at all.
     Stranger,
     /// They were right of late: worth a hash, whatever else came from there.
@@ -79,17 +79,17 @@ impl KnownPasswords {
     }
 
     /// How well these are known, by the rules of this number.
-    pub(crate) fn find(&self, print: &Print, generation: u64, now: Timestamp) -> Acquaintance {
+    pub(crate) fn find(&self, print: &Print, generation: u64, now: Timestamp) -> Familiarity {
         let mut table = lock(&self.table);
-        let Some(proof) = table.take(print) else { return Acquaintance::Stranger };
+        let Some(proof) = table.take(print) else { return Familiarity::Stranger };
         let age = now.since(proof.hashed_at);
         let is_valid = proof.generation == generation;
         if !is_valid && age >= FAMILIAR_FOR {
-            return Acquaintance::Stranger;
+            return Familiarity::Stranger;
         }
         let user = Arc::clone(&proof.user);
         table.put(*print, proof);
-        if is_valid { Acquaintance::Verified(user) } else { Acquaintance::Familiar }
+        if is_valid { Familiarity::Verified(user) } else { Familiarity::Familiar }
     }
 
     /// They were hashed, and right.
@@ -137,18 +137,18 @@ mod tests {
         let known = KnownPasswords::new();
         let print = |user, password| known.print(&shown(user, password)).unwrap();
         let right = print("ann", "right");
-        assert_eq!(known.find(&right, 1, NOW), Acquaintance::Stranger);
+        assert_eq!(known.find(&right, 1, NOW), Familiarity::Stranger);
         known.note(right, "ann".into(), 1, NOW);
-        assert_eq!(known.find(&right, 1, NOW), Acquaintance::Verified("ann".into()));
-        assert_eq!(known.find(&right, 2, NOW), Acquaintance::Familiar, "after a reload");
+        assert_eq!(known.find(&right, 1, NOW), Familiarity::Verified("ann".into()));
+        assert_eq!(known.find(&right, 2, NOW), Familiarity::Familiar, "after a reload");
         let weeks = Duration::from_secs(30 * 86_400);
-        assert_eq!(known.find(&right, 1, NOW + weeks), Acquaintance::Verified("ann".into()), "after an outage");
-        assert_eq!(known.find(&print("ann", "wrong"), 1, NOW), Acquaintance::Stranger);
-        assert_eq!(known.find(&print("annr", "ight"), 1, NOW), Acquaintance::Stranger);
-        assert_eq!(known.find(&right, 2, NOW + FAMILIAR_FOR), Acquaintance::Stranger);
+        assert_eq!(known.find(&right, 1, NOW + weeks), Familiarity::Verified("ann".into()), "after an outage");
+        assert_eq!(known.find(&print("ann", "wrong"), 1, NOW), Familiarity::Stranger);
+        assert_eq!(known.find(&print("annr", "ight"), 1, NOW), Familiarity::Stranger);
+        assert_eq!(known.find(&right, 2, NOW + FAMILIAR_FOR), Familiarity::Stranger);
         known.note(right, "ann".into(), 1, NOW);
         known.forget(&right);
-        assert_eq!(known.find(&right, 1, NOW), Acquaintance::Stranger);
+        assert_eq!(known.find(&right, 1, NOW), Familiarity::Stranger);
         assert_ne!(KnownPasswords::new().print(&shown("ann", "right")), Some(right), "a key of its own");
     }
 
@@ -162,7 +162,7 @@ mod tests {
         };
         for n in 0..2 * KNOWN_MAX {
             known.note(print(n), "x".into(), 0, NOW);
-            assert_ne!(known.find(&print(0), 0, NOW), Acquaintance::Stranger, "it is seen all the time");
+            assert_ne!(known.find(&print(0), 0, NOW), Familiarity::Stranger, "it is seen all the time");
         }
         let table = lock(&known.table);
         assert!(table.young.len() + table.old.len() <= KNOWN_MAX);

@@ -63,7 +63,7 @@ use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Shard, Whom};
-use tidegate_store::Vital;
+use tidegate_store::VitalThread;
 
 use authenticate::Authenticator;
 pub use bans::{Ban, Banned};
@@ -164,7 +164,7 @@ impl Broker {
             let shard = ShardThread::new(index, shared, rules, poll, core::mem::take(&mut open), shard)?;
             let builder = thread::Builder::new().name(format!("shard-{index}"));
             broker.threads.push(builder.spawn(move || {
-                let _vital = Vital::guard();
+                let _vital = VitalThread::guard();
                 shard.run();
             })?);
         }

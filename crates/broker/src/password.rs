@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidegate_store::Vital;
+use tidegate_store::VitalThread;
 
 use crate::ask::Busy;
 use crate::attempts::network;
@@ -183,7 +183,7 @@ pub(crate) fn start(
         .map(|number| {
             let (questions, inboxes) = (Arc::clone(questions), Arc::clone(inboxes));
             thread::Builder::new().name(format!("password-{number}")).spawn(move || {
-                let _vital = Vital::guard();
+                let _vital = VitalThread::guard();
                 answer(&questions, &inboxes);
             })
         })

@@ -115,14 +115,14 @@ const SAMPLES: usize = 10;
 /// What the shards show each other.
 #[derive(Debug)]
 pub(crate) struct PressureBoard {
-    shards: Vec<Shown>,
+    shards: Vec<ShardPressure>,
     /// How often the level became this.
     transitions: [AtomicU64; 5],
     pub(crate) budget: Budget,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
+struct ShardPressure {
     /// Level and cause.
     level: AtomicU64,
     since: AtomicU64,
@@ -131,7 +131,11 @@ struct Shown {
 impl PressureBoard {
     pub(crate) fn new(shards: usize, memory_max: u64) -> Self {
         let budget = Budget::new(shards, memory_max);
-        Self { shards: (0..shards).map(|_| Shown::default()).collect(), transitions: Default::default(), budget }
+        Self {
+            shards: (0..shards).map(|_| ShardPressure::default()).collect(),
+            transitions: Default::default(),
+            budget,
+        }
     }
 
     pub(crate) fn show(&self, shard: usize, gauge: &Gauge) {
@@ -160,7 +164,7 @@ impl PressureBoard {
     }
 
     pub(crate) fn report(&self, now: Timestamp) -> PressureReport {
-        let shown = |shown: &Shown| (shown.level.load(Ordering::Relaxed), shown.since.load(Ordering::Relaxed));
+        let shown = |shown: &ShardPressure| (shown.level.load(Ordering::Relaxed), shown.since.load(Ordering::Relaxed));
         // Of equal ones the one that has been there longest.
         let all = self.shards.iter().map(shown);
         let (highest, since) = all.max_by_key(|(level, since)| (*level, u64::MAX - since)).unwrap_or_default();

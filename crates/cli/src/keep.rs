@@ -14,7 +14,7 @@ use tidegate_store::RecoveryReport;
 use tidegate_store::records::StoreImage;
 
 use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs, StoreCheckArgs};
-use tidegate_server::backup::{Parts, copy, copy_space, copy_users, ensure_free};
+use tidegate_server::backup::{PartReports, copy, copy_space, copy_users, ensure_free};
 use tidegate_server::config::load;
 use tidegate_server::plan;
 
@@ -54,7 +54,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
         format!("sessions and messages were restored, the smart space was not: {}", space_to.display())
     })?;
     let has_users = restore_users(&args.from, &to.with_file_name(plan::USERS))?;
-    Ok(tell(&format!("restored into {}", to.display()), &Parts { store, space, has_users }))
+    Ok(tell(&format!("restored into {}", to.display()), &PartReports { store, space, has_users }))
 }
 
 fn restore_users(copy: &Path, to: &Path) -> Result<bool> {
@@ -79,7 +79,7 @@ pub(crate) fn check(args: &StoreCheckArgs) -> Result<u8> {
     let store = tidegate_store::check::<StoreImage>(&dir)?;
     let is_space = !plan::is_missing(&space_dir);
     let space = is_space.then(|| tidegate_store::check::<tidegate_space::SpaceImage>(&space_dir)).transpose()?;
-    Ok(tell(&dir.display().to_string(), &Parts { store, space, has_users: false }))
+    Ok(tell(&dir.display().to_string(), &PartReports { store, space, has_users: false }))
 }
 
 /// A data folder has the store in a folder, a copy is one.
@@ -102,7 +102,7 @@ fn dirs(args: &ServeArgs) -> Result<(PathBuf, PathBuf)> {
 }
 
 /// Prints what was found; 1 if something that was kept is damaged.
-fn tell(what: &str, parts: &Parts) -> u8 {
+fn tell(what: &str, parts: &PartReports) -> u8 {
     println!("{what}: {}", parts.store);
     if let Some(space) = &parts.space {
         println!("smart space: {space}");

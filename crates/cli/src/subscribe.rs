@@ -26,7 +26,7 @@ struct Subscribing {
     unsubscribe: Vec<String>,
     options: SubscriptionOptions,
     hidden: Vec<String>,
-    which: Which,
+    which: RetainedChoice,
     show: Show,
     /// Delete what is retained.
     removes: bool,
@@ -41,7 +41,7 @@ struct Subscribing {
 
 /// Messages that were retained when we subscribed carry the retain flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum RetainedChoice {
     All,
     OnlyRetained,
     OnlyFresh,
@@ -75,11 +75,12 @@ impl Subscribing {
             parse(filter)?;
         }
         let which = match (args.retained_only, args.no_retained) {
-            (true, _) => Which::OnlyRetained,
-            (_, true) => Which::OnlyFresh,
-            _ => Which::All,
+            (true, _) => RetainedChoice::OnlyRetained,
+            (_, true) => RetainedChoice::OnlyFresh,
+            _ => RetainedChoice::All,
         };
-        let retain_handling = if which == Which::OnlyFresh { RetainHandling::DoNotSend } else { RetainHandling::Send };
+        let retain_handling =
+            if which == RetainedChoice::OnlyFresh { RetainHandling::DoNotSend } else { RetainHandling::Send };
         let options = SubscriptionOptions {
             retain_as_published: args.retain_as_published,
             retain_handling,
@@ -118,9 +119,9 @@ impl Subscribing {
 
     fn is_wanted(&self, message: &ReceivedMessage) -> bool {
         let fits = match self.which {
-            Which::All => true,
-            Which::OnlyRetained => message.retain,
-            Which::OnlyFresh => !message.retain,
+            RetainedChoice::All => true,
+            RetainedChoice::OnlyRetained => message.retain,
+            RetainedChoice::OnlyFresh => !message.retain,
         };
         fits && !self.is_hidden(&message.topic)
     }
@@ -235,7 +236,7 @@ fn session(client: &mut BlockingClient, subscribing: &mut Subscribing, stop: &St
 
 /// Prints a message if it is wanted; an outcome if it was the last.
 fn show(message: &ReceivedMessage, subscribing: &mut Subscribing, out: &mut impl Write) -> Option<SubscribeEnd> {
-    if subscribing.which == Which::OnlyRetained && !message.retain {
+    if subscribing.which == RetainedChoice::OnlyRetained && !message.retain {
         // Those that were retained come first: there are no more of them.
         return Some(SubscribeEnd::Done(0));
     }

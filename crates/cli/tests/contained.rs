@@ -15,7 +15,8 @@ use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_core::access::Open;
 use tidegate_space::{
-    Binds, Bound, Condition, Doors, Everybody, Part, Probe, Service, ServiceOptions, SpaceHandle, StoreConfig,
+    BoundSockets, Condition, Everybody, Part, Probe, Service, ServiceOptions, SpaceAddresses, SpaceHandle,
+    SpaceListeners, StoreConfig,
 };
 use tidegate_store::Durability;
 
@@ -133,7 +134,7 @@ struct World {
     http: SocketAddr,
     ssap: SocketAddr,
     space: SpaceHandle,
-    _doors: Doors,
+    _doors: SpaceListeners,
     _service: Service,
     _broker: Broker,
     _folder: tempfile::TempDir,
@@ -152,8 +153,9 @@ fn start() -> World {
     let options =
         ServiceOptions { probe: Some(probe), restart_pause: Duration::from_millis(2), ..ServiceOptions::default() };
     let (service, _) = Service::open_by(&store, &options).unwrap();
-    let bound = Bound::open(Binds { http: Some(free), ssap: Some(free), ..Binds::default() }).unwrap();
-    let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
+    let bound =
+        BoundSockets::open(SpaceAddresses { http: Some(free), ssap: Some(free), ..SpaceAddresses::default() }).unwrap();
+    let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
     let at = doors.addresses();
     World {
         saboteur,

@@ -7,13 +7,13 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
+use tidegate_space::{BoundSockets, Everybody, Service, SpaceAddresses, SpaceListeners};
 
-fn start() -> (Service, Doors, [String; 2]) {
+fn start() -> (Service, SpaceListeners, [String; 2]) {
     let free = Some("127.0.0.1:0".parse().unwrap());
     let service = Service::start(SpaceLimits::default()).unwrap();
-    let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
-    let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
+    let bound = BoundSockets::open(SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() }).unwrap();
+    let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
     let at = doors.addresses();
     let urls = [format!("http://{}", at.http.unwrap()), format!("ssap://{}", at.ssap.unwrap())];
     (service, doors, urls)

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::{AstStep, Error, Level, PacerConfig, PersistentQuery, Space, WatchCounts};
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
+use tidegate_space::{BoundSockets, Everybody, Service, SpaceAddresses, SpaceListeners};
 
 const LISTENERS: usize = 200;
 const SLIDES: usize = 12;
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The broker's space.
 struct Room {
-    doors: Doors,
+    doors: SpaceListeners,
     /// It ends when this is dropped.
     _service: Service,
 }
@@ -69,8 +69,8 @@ impl Room {
     fn open() -> std::io::Result<Self> {
         let service = Service::start(SpaceLimits::default())?;
         let http = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-        let bound = Bound::open(Binds { http, ..Binds::default() })?;
-        let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody))?;
+        let bound = BoundSockets::open(SpaceAddresses { http, ..SpaceAddresses::default() })?;
+        let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody))?;
         Ok(Self { doors, _service: service })
     }
 

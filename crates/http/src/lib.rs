@@ -7,7 +7,7 @@ mod problem;
 mod serve;
 mod site;
 
-pub use password::{PasswordCache, Print, basic, who_are_you};
+pub use password::{CredentialHash, PasswordCache, basic, who_are_you};
 pub use problem::{Problem, text};
 pub use serve::{PeerAddress, Serving, Timeouts, peer, serve_connection};
 pub use site::{host, is_page_of, is_this_machine};

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 
 /// A user name and a password, as nobody else can compute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Print([u8; 32]);
+pub struct CredentialHash([u8; 32]);
 
 /// User name and password of a request, by HTTP Basic; or the problem that asks for them.
 pub fn basic(headers: &HeaderMap) -> Result<(String, Vec<u8>), Problem> {
@@ -53,7 +53,7 @@ pub struct PasswordCache<T> {
 
 #[derive(Debug)]
 struct CacheEntry<T> {
-    print: Print,
+    print: CredentialHash,
     until: Instant,
     about: T,
 }
@@ -68,7 +68,7 @@ impl<T: Clone> PasswordCache<T> {
     }
 
     /// A name and a password, as nobody else can compute it.
-    pub fn print(&self, name: &str, password: &[u8]) -> Print {
+    pub fn print(&self, name: &str, password: &[u8]) -> CredentialHash {
         let mut context = Context::new(&SHA256);
         context.update(&self.key);
         // The length first: where the name ends must not be a matter of opinion.
@@ -77,18 +77,18 @@ impl<T: Clone> PasswordCache<T> {
         context.update(password);
         let mut hash = [0; 32];
         hash.copy_from_slice(context.finish().as_ref());
-        Print(hash)
+        CredentialHash(hash)
     }
 
     /// What is known about one; whatever does not hold any more is forgotten.
-    pub fn find(&self, print: Print, now: Instant, holds: impl Fn(&T) -> bool) -> Option<T> {
+    pub fn find(&self, print: CredentialHash, now: Instant, holds: impl Fn(&T) -> bool) -> Option<T> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.until > now && holds(&entry.about));
         entries.iter().find(|entry| entry.print == print).map(|entry| entry.about.clone())
     }
 
     /// One was right.
-    pub fn keep(&self, print: Print, now: Instant, about: T) {
+    pub fn keep(&self, print: CredentialHash, now: Instant, about: T) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         // Two requests may have been judged at once.
         entries.retain(|entry| entry.print != print);

@@ -16,12 +16,12 @@ pub struct Problem {
     /// For people.
     pub detail: String,
     retry_after: Option<Duration>,
-    more: Option<Box<More>>,
+    more: Option<Box<ProblemExtras>>,
 }
 
 /// What only some problems have.
 #[derive(Clone, Debug, Default)]
-struct More {
+struct ProblemExtras {
     headers: HeaderMap,
     members: Map<String, Value>,
 }
@@ -65,7 +65,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let More { headers, mut members } = self.more.map(|more| *more).unwrap_or_default();
+        let ProblemExtras { headers, mut members } = self.more.map(|more| *more).unwrap_or_default();
         let title = self.status.canonical_reason().unwrap_or("Problem");
         members.insert("type".to_owned(), format!("urn:tidegate:problem:{}", self.name).into());
         members.insert("title".to_owned(), title.into());

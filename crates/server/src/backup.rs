@@ -15,13 +15,13 @@ use crate::plan;
 
 /// What was found in each part.
 #[derive(Debug)]
-pub struct Parts {
+pub struct PartReports {
     pub store: RecoveryReport,
     pub space: Option<RecoveryReport>,
     pub has_users: bool,
 }
 
-impl fmt::Display for Parts {
+impl fmt::Display for PartReports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.store)?;
         if let Some(space) = &self.space {
@@ -37,7 +37,7 @@ pub fn copy(
     store: impl FnOnce(&Path) -> Result<RecoveryReport, StoreError>,
     space: impl FnOnce(&Path) -> Result<Option<RecoveryReport>, StoreError>,
     users: &Path,
-) -> Result<Parts> {
+) -> Result<PartReports> {
     ensure_free(to)?;
     let mut stage = to.as_os_str().to_owned();
     stage.push(".copy");
@@ -45,7 +45,7 @@ pub fn copy(
     ensure_free(&stage)?;
     let copied = store(&stage).and_then(|store| Ok((store, space(&stage.join(plan::SPACE))?)));
     let placed = copied.map_err(anyhow::Error::from).and_then(|(store, space)| {
-        let parts = Parts { store, space, has_users: copy_users(users, &stage.join(plan::USERS))? };
+        let parts = PartReports { store, space, has_users: copy_users(users, &stage.join(plan::USERS))? };
         fs::rename(&stage, to).with_context(|| format!("cannot write {}", to.display()))?;
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|parent| parent.sync_all()).context("cannot sync the folder of the copy")?;

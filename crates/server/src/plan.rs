@@ -14,7 +14,7 @@ use tidegate_broker::store_link::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
-use tidegate_space::Binds;
+use tidegate_space::SpaceAddresses;
 use tidegate_wire_mqtt::QoS;
 
 pub use admission::admission;
@@ -82,19 +82,19 @@ pub fn admin(options: &Options) -> Option<SocketAddr> {
 }
 
 /// Where the doors of the smart space are. Smart-M3 knows no users, so with users it is opened on demand only.
-pub fn space(options: &Options, has_users: bool) -> Binds {
+pub fn space(options: &Options, has_users: bool) -> SpaceAddresses {
     let ssap = match options.listeners.ssap {
         Or::Is(door) => address(door),
         Or::Word(_) => (!has_users).then(|| ([127, 0, 0, 1], 10010).into()),
     };
     let doors = &options.listeners;
     let (sepa_http, sepa_ws) = (address(doors.sepa_http), address(doors.sepa_ws));
-    Binds { http: address(doors.http), ssap, sepa_http, sepa_ws }
+    SpaceAddresses { http: address(doors.http), ssap, sepa_http, sepa_ws }
 }
 
 /// Whether any door of the smart space is open.
 pub fn has_space(options: &Options, has_users: bool) -> bool {
-    let Binds { http, ssap, sepa_http, sepa_ws } = space(options, has_users);
+    let SpaceAddresses { http, ssap, sepa_http, sepa_ws } = space(options, has_users);
     [http, ssap, sepa_http, sepa_ws].iter().any(Option::is_some)
 }
 

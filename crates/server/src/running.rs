@@ -39,7 +39,7 @@ pub struct RunningProcess {
     pub listeners: Vec<Listener>,
     /// The configuration at the start: what only a restart changes is still in force as it says.
     started: Loaded,
-    now: Mutex<Now>,
+    now: Mutex<CurrentState>,
     is_draining: AtomicBool,
     /// The store of the smart space, if it has one.
     space_store: OnceLock<Arc<SpaceStore>>,
@@ -51,7 +51,7 @@ pub struct RunningProcess {
 
 /// What holds at the moment. Also keeps two reloads from happening at once.
 #[derive(Debug)]
-struct Now {
+struct CurrentState {
     loaded: Loaded,
     directory: Option<UserDirectory>,
     /// How often it was read again, and when last.
@@ -72,13 +72,13 @@ impl RunningProcess {
         directory: Option<UserDirectory>,
         demo: Arc<dyn Demo>,
     ) -> Self {
-        let now = Mutex::new(Now { loaded: loaded.clone(), directory, generation: 0, at: SystemTime::now() });
+        let now = Mutex::new(CurrentState { loaded: loaded.clone(), directory, generation: 0, at: SystemTime::now() });
         let is_draining = AtomicBool::new(false);
         let (space_store, space, doors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Self { handle, sources, level, listeners, started: loaded, now, is_draining, space_store, space, doors, demo }
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
+    fn now(&self) -> MutexGuard<'_, CurrentState> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl RunningProcess {
         done
     }
 
-    fn apply(&self, now: &mut Now) -> Result<Reloaded, Vec<String>> {
+    fn apply(&self, now: &mut CurrentState) -> Result<Reloaded, Vec<String>> {
         let said = |Problems(problems): Problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
         let ready = prepare_for(&self.listeners, &self.sources).map_err(said)?;
         let (had_users, has_users) = (now.directory.is_some(), ready.security.has_users);
@@ -137,7 +137,7 @@ impl RunningProcess {
         reloaded.map_err(|problem| vec![problem.to_string()])?;
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
-        *now = Now { loaded, directory, generation: now.generation + 1, at: SystemTime::now() };
+        *now = CurrentState { loaded, directory, generation: now.generation + 1, at: SystemTime::now() };
         Ok(done)
     }
 

@@ -14,7 +14,7 @@ use tidegate_admin::{Admin, Demo, Otlp, ProcessControl};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::store_link::{Opening, Restored};
-use tidegate_space::Binds;
+use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
 use tracing::{info, warn};
 
@@ -241,7 +241,12 @@ struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    fn text(&self, addresses: &[(ListenerKind, SocketAddr)], admin: Option<SocketAddr>, space: Binds) -> String {
+    fn text(
+        &self,
+        addresses: &[(ListenerKind, SocketAddr)],
+        admin: Option<SocketAddr>,
+        space: SpaceAddresses,
+    ) -> String {
         let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
             ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
             ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
@@ -331,10 +336,10 @@ mod tests {
         Banner { audience, command, loaded: &loaded }.text(
             &addresses,
             Some("127.0.0.1:18830".parse().unwrap()),
-            Binds {
+            SpaceAddresses {
                 http: Some("127.0.0.1:7878".parse().unwrap()),
                 ssap: Some("127.0.0.1:10010".parse().unwrap()),
-                ..Binds::default()
+                ..SpaceAddresses::default()
             },
         )
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use tidegate_broker::ExtraMetric;
 use tidegate_space::{
-    AccessPolicy, Binds, Bound, Doors, MemoryBudget, Service, ServiceOptions, SpaceOpening, StoreConfig,
+    AccessPolicy, BoundSockets, MemoryBudget, Service, ServiceOptions, SpaceAddresses, SpaceListeners, SpaceOpening,
+    StoreConfig,
 };
 use tracing::{info, warn};
 
@@ -20,12 +21,12 @@ use crate::{bind, descriptors, plan};
 #[derive(Debug)]
 pub struct SpaceService {
     _mapping: Option<Mapping>,
-    doors: Doors,
+    doors: SpaceListeners,
     _service: Service,
 }
 
 impl SpaceService {
-    pub fn addresses(&self) -> Binds {
+    pub fn addresses(&self) -> SpaceAddresses {
         self.doors.addresses()
     }
 }
@@ -53,8 +54,8 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
     let mapping = mapping.transpose()?;
     let counts = mapping.as_ref().map(Mapping::counts);
     let policy = Arc::clone(running) as Arc<dyn AccessPolicy>;
-    let bound = Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws);
-    let doors = Doors::start(bound.with_connections_max(descriptors::shares(true).space), &space, policy);
+    let bound = BoundSockets::new(http, ssap).with_sepa(sepa_http, sepa_ws);
+    let doors = SpaceListeners::start(bound.with_connections_max(descriptors::shares(true).space), &space, policy);
     let doors = doors.context("the doors of the smart space did not open")?;
     broker.show_extra_metrics(Box::new(move || extra_metrics(&space, counts.as_deref())));
     Ok(Some(SpaceService { _mapping: mapping, doors, _service: service }))

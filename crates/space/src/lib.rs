@@ -50,7 +50,7 @@ pub use notifications::{NotificationInlet, NotificationOutlet, SpaceRequest, out
 pub use panics::{Part, Probe};
 pub use parsers::TextReading;
 pub use persistence::{DurableChange, Persistence};
-pub use server::{Binds, Bound, Doors, bind};
+pub use server::{BoundSockets, SpaceAddresses, SpaceListeners, bind};
 pub use service::{PendingReply, Service, ServiceOptions, SpaceHandle};
 pub use space_store::{RestoredSpace, SpaceImage, SpaceOpening, SpaceStore};
 pub use tidegate_control::admission::Class;

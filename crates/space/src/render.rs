@@ -17,9 +17,9 @@ use crate::ssap::terms::triple_of;
 
 /// A growing answer with an end to it.
 #[derive(Default)]
-struct Sheet(Vec<u8>);
+struct BoundedBuffer(Vec<u8>);
 
-impl Write for Sheet {
+impl Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > ANSWER_BYTES_MAX {
             return Err(io::ErrorKind::StorageFull.into());
@@ -64,7 +64,7 @@ pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &Que
         (QueryAnswer::Rows(rows), Form::Results(format)) => {
             let variables = rows.variables().to_vec();
             let serializer = QueryResultsSerializer::from_format(format);
-            let mut writer = serializer.serialize_solutions_to_writer(Sheet::default(), variables.clone())?;
+            let mut writer = serializer.serialize_solutions_to_writer(BoundedBuffer::default(), variables.clone())?;
             for row in rows {
                 writer.serialize(bound(&variables, &row?))?;
             }
@@ -72,10 +72,10 @@ pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &Que
         }
         (QueryAnswer::Boolean(answer), Form::Results(format)) => {
             let serializer = QueryResultsSerializer::from_format(format);
-            Ok(serializer.serialize_boolean_to_writer(Sheet::default(), answer)?.0)
+            Ok(serializer.serialize_boolean_to_writer(BoundedBuffer::default(), answer)?.0)
         }
         (QueryAnswer::Triples(triples), Form::Graph(format)) => {
-            let mut writer = RdfSerializer::from_format(format).for_writer(Sheet::default());
+            let mut writer = RdfSerializer::from_format(format).for_writer(BoundedBuffer::default());
             for triple in triples {
                 writer.serialize_triple(&triple?)?;
             }
@@ -100,7 +100,8 @@ pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &Que
             Ok(out.into_bytes())
         }
         (QueryAnswer::Triples(triples), Form::Ssap) => {
-            let mut writer = RdfSerializer::from_format(oxrdfio::RdfFormat::RdfXml).for_writer(Sheet::default());
+            let mut writer =
+                RdfSerializer::from_format(oxrdfio::RdfFormat::RdfXml).for_writer(BoundedBuffer::default());
             for triple in triples {
                 writer.serialize_triple(&triple?)?;
             }
@@ -121,7 +122,7 @@ pub(crate) fn matches(
     let quads = snapshot.matching(masks, limits)?;
     match form {
         Form::Graph(format) => {
-            let mut writer = RdfSerializer::from_format(format).for_writer(Sheet::default());
+            let mut writer = RdfSerializer::from_format(format).for_writer(BoundedBuffer::default());
             for quad in &quads {
                 if format.supports_datasets() {
                     writer.serialize_quad(quad)?;

@@ -12,7 +12,7 @@ use crate::machine::request::{Begun, Refused, ResumePoint, Subscribed};
 
 /// What a client says.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum SepaRequest {
     Subscribe(Box<WantedSubscription>),
     Unsubscribe { spuid: String, alias: Option<String> },
 }
@@ -39,7 +39,7 @@ impl WantedSubscription {
 
 /// What is wrong, as the client is told.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct SepaError {
     pub(crate) code: u16,
     pub(crate) error: &'static str,
     pub(crate) description: String,
@@ -48,12 +48,12 @@ pub(crate) struct Wrong {
     pub(crate) hints: Option<Box<Hints>>,
 }
 
-fn wrong(code: u16, error: &'static str, description: impl Into<String>, alias: Option<&str>) -> Wrong {
-    Wrong { code, error, description: description.into(), alias: alias.map(str::to_owned), hints: None }
+fn wrong(code: u16, error: &'static str, description: impl Into<String>, alias: Option<&str>) -> SepaError {
+    SepaError { code, error, description: description.into(), alias: alias.map(str::to_owned), hints: None }
 }
 
 /// Reads one message. Members that are not known are passed over: a client sends its whole configuration along.
-pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
+pub(crate) fn read(text: &str) -> Result<SepaRequest, SepaError> {
     let bad = |error: &'static str, words: &str| wrong(400, error, words, None);
     let message: Value = serde_json::from_str(text).map_err(|error| bad("not_json", &error.to_string()))?;
     let word = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -68,13 +68,13 @@ pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
         let seen = word(subscribe, "spuid").zip(sequence);
         let seen = seen.map(|(name, sequence)| ResumePoint { name, sequence, round: None });
         let asks = asks(subscribe);
-        return Ok(Said::Subscribe(Box::new(WantedSubscription { sparql, default, named, alias, seen, asks })));
+        return Ok(SepaRequest::Subscribe(Box::new(WantedSubscription { sparql, default, named, alias, seen, asks })));
     }
     if let Some(unsubscribe) = message.get("unsubscribe") {
         let alias = word(unsubscribe, "alias");
         let spuid = word(unsubscribe, "spuid");
         let spuid = spuid.ok_or_else(|| wrong(400, "bad_request", "spuid is missing", alias.as_deref()))?;
-        return Ok(Said::Unsubscribe { spuid, alias });
+        return Ok(SepaRequest::Unsubscribe { spuid, alias });
     }
     Err(bad("bad_request", "neither subscribe nor unsubscribe"))
 }
@@ -196,7 +196,7 @@ fn value(term: &Term) -> Value {
     }
 }
 
-impl Wrong {
+impl SepaError {
     pub(crate) fn text(&self) -> String {
         let mut told = json!({"error": self.error, "status_code": self.code, "error_description": self.description});
         if let Some(alias) = &self.alias {
@@ -253,9 +253,9 @@ mod tests {
     fn messages_of_both_clients_are_read() {
         let text = r#"{"subscribe":{"sparql":"SELECT * {?s ?p ?o}","alias":"a","default-graph-uri":["urn:g"],
                        "named-graph-uri":"","host":"x","options":{"deep":[1]}}}"#;
-        assert!(matches!(read(text), Ok(Said::Subscribe(wanted)) if wanted.alias.as_deref() == Some("a")));
+        assert!(matches!(read(text), Ok(SepaRequest::Subscribe(wanted)) if wanted.alias.as_deref() == Some("a")));
         let text = r#"{"unsubscribe":{"spuid":"s","alias":"a","more":1}}"#;
-        assert!(matches!(read(text), Ok(Said::Unsubscribe { spuid, .. }) if spuid == "s"));
+        assert!(matches!(read(text), Ok(SepaRequest::Unsubscribe { spuid, .. }) if spuid == "s"));
     }
 
     #[test]
@@ -263,9 +263,11 @@ mod tests {
         for text in ["", "[]", "nonsense", "{}", r#"{"subscribe":1}"#, r#"{"subscribe":{}}"#, r#"{"unsubscribe":{}}"#] {
             assert_eq!(read(text).unwrap_err().code, 400, "{text}");
         }
-        let Ok(Said::Subscribe(wanted)) = read(r#"{"subscribe":{"sparql":"SELEC","alias":"x"}}"#) else { panic!() };
+        let Ok(SepaRequest::Subscribe(wanted)) = read(r#"{"subscribe":{"sparql":"SELEC","alias":"x"}}"#) else {
+            panic!()
+        };
         let error = wanted.query(&QueryLimits::default()).unwrap_err();
-        let told = Wrong::unread(&error, wanted.alias.as_deref()).text();
+        let told = SepaError::unread(&error, wanted.alias.as_deref()).text();
         assert!(told.contains(r#""alias":"x""#) && told.contains(r#""error":"parsing failed""#), "{told}");
         let deep = "[".repeat(100_000);
         assert_eq!(read(&deep).unwrap_err().code, 400);

@@ -15,7 +15,7 @@ use crate::{http, ssap};
 
 /// Where the doors are; port 0 takes a free one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Binds {
+pub struct SpaceAddresses {
     /// SPARQL and subscriptions.
     pub http: Option<SocketAddr>,
     /// Smart-M3.
@@ -28,7 +28,7 @@ pub struct Binds {
 
 /// The sockets of the doors, before anybody is served.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundSockets {
     http: Option<TcpListener>,
     ssap: Option<TcpListener>,
     /// SEPA's two.
@@ -39,8 +39,8 @@ pub struct Bound {
 
 /// The doors while they are open. Dropping them closes them.
 #[derive(Debug)]
-pub struct Doors {
-    addresses: Binds,
+pub struct SpaceListeners {
+    addresses: SpaceAddresses,
     _serving: Serving,
 }
 
@@ -51,7 +51,7 @@ pub fn bind(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-impl Bound {
+impl BoundSockets {
     /// Doors whose sockets are open already.
     pub fn new(http: Option<TcpListener>, ssap: Option<TcpListener>) -> Self {
         Self { http, ssap, sepa: [None, None], connections_max: DOORS_CONNECTIONS_MAX }
@@ -70,18 +70,18 @@ impl Bound {
     }
 
     /// Opens all of them.
-    pub fn open(binds: Binds) -> io::Result<Self> {
+    pub fn open(binds: SpaceAddresses) -> io::Result<Self> {
         let open = |at: Option<SocketAddr>| at.map(bind).transpose();
         Ok(Self::new(open(binds.http)?, open(binds.ssap)?).with_sepa(open(binds.sepa_http)?, open(binds.sepa_ws)?))
     }
 }
 
-impl Doors {
+impl SpaceListeners {
     /// Begins to serve.
-    pub fn start(bound: Bound, handle: &SpaceHandle, policy: Arc<dyn AccessPolicy>) -> io::Result<Self> {
+    pub fn start(bound: BoundSockets, handle: &SpaceHandle, policy: Arc<dyn AccessPolicy>) -> io::Result<Self> {
         let address = |listener: &Option<TcpListener>| listener.as_ref().map(TcpListener::local_addr).transpose();
         let [sepa_http, sepa_ws] = &bound.sepa;
-        let addresses = Binds {
+        let addresses = SpaceAddresses {
             http: address(&bound.http)?,
             ssap: address(&bound.ssap)?,
             sepa_http: address(sepa_http)?,
@@ -120,7 +120,7 @@ impl Doors {
     }
 
     /// Where they are, with the real ports.
-    pub fn addresses(&self) -> Binds {
+    pub fn addresses(&self) -> SpaceAddresses {
         self.addresses
     }
 }

@@ -21,7 +21,7 @@ use crate::machine::front_desk::{FrontDesk, NextRead, NextWrite, Offered, Side};
 use crate::machine::order::{Job, Taken};
 use crate::machine::request::{AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::machine::task::Requester;
-use crate::machine::writer::Hold;
+use crate::machine::writer::WriterWait;
 use crate::memory::{TextCharge, Texts};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::panics::{Panics, Part, Probe};
@@ -269,7 +269,7 @@ impl Shared {
     }
 
     /// Waits for what the writer is to do; none when the service ends.
-    pub(crate) fn next_write(&self, hold: Hold) -> Option<Next> {
+    pub(crate) fn next_write(&self, hold: WriterWait) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
             let next = desk.front.next_write(self.now(), hold);

@@ -23,7 +23,7 @@ struct Lists {
     begun: u64,
     running: BTreeMap<u64, EvaluationEntry>,
     slow: VecDeque<Slow>,
-    standing: BTreeMap<u64, Stands>,
+    standing: BTreeMap<u64, StandingEntry>,
     /// Those for which there was no place in the list.
     standing_more: usize,
 }
@@ -38,7 +38,7 @@ struct EvaluationEntry {
 }
 
 #[derive(Debug)]
-struct Stands {
+struct StandingEntry {
     text: Box<str>,
     since: Instant,
     notifications: u64,
@@ -131,7 +131,7 @@ impl SpaceWatch {
 
     /// The first of those that stand.
     pub fn standing_list(&self) -> Vec<StandingQueryInfo> {
-        let show = |(number, it): (&u64, &Stands)| {
+        let show = |(number, it): (&u64, &StandingEntry)| {
             let (text, age) = (it.text.clone(), it.since.elapsed());
             StandingQueryInfo { number: *number, text, age, notifications: it.notifications }
         };
@@ -187,7 +187,7 @@ impl SpaceWatch {
     pub(crate) fn subscribed(&self, number: u64, text: Box<str>) {
         let mut lists = self.lists();
         if lists.standing.len() < STANDING_SHOWN_MAX {
-            lists.standing.insert(number, Stands { text, since: Instant::now(), notifications: 0 });
+            lists.standing.insert(number, StandingEntry { text, since: Instant::now(), notifications: 0 });
         } else {
             lists.standing_more += 1;
         }

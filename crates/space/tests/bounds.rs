@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tidegate_control::admission::Class;
 use tidegate_graph::{Query, QueryLimits, Update};
 use tidegate_space::{
-    Binds, Bound, Doors, Everybody, MemoryBudget, Part, Probe, Refused, RequestOrigin, Service, ServiceOptions,
-    SpaceRequest,
+    BoundSockets, Everybody, MemoryBudget, Part, Probe, Refused, RequestOrigin, Service, ServiceOptions,
+    SpaceAddresses, SpaceListeners, SpaceRequest,
 };
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -167,8 +167,8 @@ fn f066_texts_are_charged_to_the_budget_of_the_process_and_refused_beyond_it() {
         ServiceOptions { budget: Some(Arc::clone(&budget) as Arc<dyn MemoryBudget>), ..ServiceOptions::default() };
     let service = Service::start_by(&options).unwrap();
     let free = Some("127.0.0.1:0".parse().unwrap());
-    let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
-    let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
+    let bound = BoundSockets::open(SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() }).unwrap();
+    let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
     let broker = common::Broker { doors, service };
     let turtle = [("Content-Type", "text/turtle")];
     let long = "<urn:a> <urn:b> \"x\" .\n".repeat(50_000);

@@ -9,7 +9,7 @@ use crate::compact::LogState;
 use crate::disk::{Disk, FsDisk, create_private_dir, narrow_dir};
 use crate::error::StoreError;
 use crate::file::FileId;
-use crate::mark::{self, MARK, Mark};
+use crate::mark::{self, MARK, SyncMark};
 use crate::read::read_record;
 use crate::replay::replay;
 use crate::report::RecoveryReport;
@@ -68,7 +68,7 @@ fn copy<S: LogState>(
     dir: &Path,
     to: &Path,
     files: &[FileId],
-    mark: Option<Mark>,
+    mark: Option<SyncMark>,
 ) -> Result<RecoveryReport, StoreError> {
     let partial = partial_name(to);
     let place = partial.display().to_string();

@@ -19,8 +19,8 @@ mod replay;
 mod report;
 mod reserve;
 mod room;
-mod said;
 mod scan;
+mod trouble_memory;
 mod vital;
 mod writer;
 
@@ -35,8 +35,8 @@ pub use metrics::{LogMetrics, SyncTimes};
 pub use read::RecordReader;
 pub use report::RecoveryReport;
 pub use room::{LogRoom, LogUsage, MARGIN_BYTES_MAX, RESERVE_BYTES_MAX};
-pub use said::{Say, TroubleMemory};
-pub use vital::Vital;
+pub use trouble_memory::{TroubleMemory, TroubleNews};
+pub use vital::VitalThread;
 pub use writer::{
     BatchRefusal, Durability, Health, KeptBatch, LogWriter, Producer, RecordReaders, Sealed, WriterMetrics,
     WriterOptions,

@@ -13,11 +13,11 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileHeader, FileId, HEADER_BYTES, Location};
 use crate::frame::{CLOSED, RawRecord, RecordBatch, SETTLED};
-use crate::mark::{Mark, Marker};
+use crate::mark::{MarkWriter, SyncMark};
 use crate::metrics::LogMetrics;
 use crate::read;
 use crate::repair::repair;
-use crate::replay::{Doubt, Purpose, TEMPORARY, replay_for};
+use crate::replay::{DoubtfulBatch, Purpose, TEMPORARY, replay_for};
 use crate::report::RecoveryReport;
 use crate::reserve::Reserve;
 
@@ -80,8 +80,8 @@ pub struct Log<D> {
     pub(crate) sizes: BTreeMap<FileId, u64>,
     buffer: Vec<u8>,
     /// Found when it was opened, and not yet written again: the next segment begins with it.
-    doubt: Vec<Doubt>,
-    marker: Marker,
+    doubt: Vec<DoubtfulBatch>,
+    marker: MarkWriter,
     /// Records in the files, and how many there were when the compaction began that is under way.
     pub(crate) records: u64,
     pub(crate) records_sealed: u64,
@@ -101,8 +101,8 @@ struct Segment {
 }
 
 impl Segment {
-    fn mark(&self) -> Mark {
-        Mark { segment: self.id.number(), synced: self.synced }
+    fn mark(&self) -> SyncMark {
+        SyncMark { segment: self.id.number(), synced: self.synced }
     }
 }
 
@@ -131,7 +131,7 @@ impl<D: Disk> Log<D> {
             sizes: found.sizes,
             buffer: Vec::new(),
             doubt: found.doubt,
-            marker: Marker::behind(found.mark.map(|(count, _)| count)),
+            marker: MarkWriter::behind(found.mark.map(|(count, _)| count)),
             records: found.report.records,
             records_sealed: 0,
             reserve: Reserve::Unknown,
@@ -359,9 +359,9 @@ impl<D: Disk> Log<D> {
     }
 
     /// The end of the segment before the current one.
-    pub(crate) fn sealed(&self) -> Option<Mark> {
+    pub(crate) fn sealed(&self) -> Option<SyncMark> {
         let (segment, synced) = self.tail;
-        (segment > 0).then_some(Mark { segment, synced })
+        (segment > 0).then_some(SyncMark { segment, synced })
     }
 
     /// Where the next batch would stand; None while the log has failed.

@@ -21,7 +21,7 @@ const SECOND_AT: u64 = 512;
 
 /// What is known to have been synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct SyncMark {
     /// The newest segment; it was begun.
     pub(crate) segment: u64,
     /// So many bytes of it are on the medium.
@@ -30,26 +30,26 @@ pub(crate) struct Mark {
 
 /// Writes marks.
 #[derive(Debug, Default)]
-pub(crate) struct Marker {
+pub(crate) struct MarkWriter {
     count: u64,
     is_there: bool,
 }
 
-impl Marker {
+impl MarkWriter {
     /// Goes on behind what a replay has read.
     pub(crate) fn behind(count: Option<u64>) -> Self {
         Self { count: count.unwrap_or(0), is_there: count.is_some() }
     }
 
     /// Notes it. Whatever goes wrong here costs knowledge after a crash, and nothing else.
-    pub(crate) fn note(&mut self, disk: &mut impl Disk, mark: Mark) {
+    pub(crate) fn note(&mut self, disk: &mut impl Disk, mark: SyncMark) {
         self.count += 1;
         let at = if self.count.is_multiple_of(2) { 0 } else { SECOND_AT };
         let _ = disk.note(MARK, at, &encode(self.count, mark));
     }
 
     /// The same, on the medium when it returns.
-    pub(crate) fn settle(&mut self, disk: &mut impl Disk, mark: Mark) {
+    pub(crate) fn settle(&mut self, disk: &mut impl Disk, mark: SyncMark) {
         self.note(disk, mark);
         let is_synced = disk.sync(MARK).is_ok();
         if is_synced && !self.is_there {
@@ -59,11 +59,11 @@ impl Marker {
 }
 
 /// The content of the file in a directory that has none.
-pub(crate) fn first(mark: Mark) -> Vec<u8> {
+pub(crate) fn first(mark: SyncMark) -> Vec<u8> {
     encode(0, mark)
 }
 
-fn encode(count: u64, mark: Mark) -> Vec<u8> {
+fn encode(count: u64, mark: SyncMark) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BYTES);
     bytes.extend(MAGIC);
     bytes.extend(count.to_le_bytes());
@@ -74,21 +74,21 @@ fn encode(count: u64, mark: Mark) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<(u64, Mark)> {
+fn decode(bytes: &[u8]) -> Option<(u64, SyncMark)> {
     let (body, sum) = bytes.split_at_checked(BYTES - 4)?;
     let is_sound = body.starts_with(&MAGIC) && u32_at(sum, 0) == crc32c::crc32c(body);
-    is_sound.then(|| (u64_at(body, 8), Mark { segment: u64_at(body, 16), synced: u64_at(body, 24) }))
+    is_sound.then(|| (u64_at(body, 8), SyncMark { segment: u64_at(body, 16), synced: u64_at(body, 24) }))
 }
 
 /// The last mark of a directory with its count; None if there is none, or none that can be read.
-pub(crate) fn read(files: &mut impl Files) -> Option<(u64, Mark)> {
+pub(crate) fn read(files: &mut impl Files) -> Option<(u64, SyncMark)> {
     let mut last = None;
     for at in [0, SECOND_AT] {
         let mut bytes = [0; BYTES];
         let found = files.read(MARK, at, &mut bytes).ok().filter(|len| *len == BYTES).and_then(|_| decode(&bytes));
         last = last.max(found.map(|(count, mark)| (count, mark.segment, mark.synced)));
     }
-    last.map(|(count, segment, synced)| (count, Mark { segment, synced }))
+    last.map(|(count, segment, synced)| (count, SyncMark { segment, synced }))
 }
 
 #[cfg(test)]
@@ -100,10 +100,10 @@ mod tests {
     fn a_mark_is_never_ahead_and_one_that_is_torn_leaves_the_one_before() {
         for seed in 0..200 {
             let disk = SimDisk::new(seed);
-            let (mut handle, mut marker) = (disk.boot(), Marker::behind(None));
-            marker.settle(&mut handle, Mark { segment: 1, synced: 96 });
+            let (mut handle, mut marker) = (disk.boot(), MarkWriter::behind(None));
+            marker.settle(&mut handle, SyncMark { segment: 1, synced: 96 });
             for synced in 97..100 {
-                marker.note(&mut handle, Mark { segment: 1, synced });
+                marker.note(&mut handle, SyncMark { segment: 1, synced });
             }
             disk.crash(Crash::Tear);
             let (_, mark) = read(&mut disk.boot()).unwrap();
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_anywhere_is_no_mark() {
-        let bytes = first(Mark { segment: 7, synced: 1234 });
-        assert_eq!(decode(&bytes), Some((0, Mark { segment: 7, synced: 1234 })));
+        let bytes = first(SyncMark { segment: 7, synced: 1234 });
+        assert_eq!(decode(&bytes), Some((0, SyncMark { segment: 7, synced: 1234 })));
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -21,7 +21,7 @@ use crate::error::StoreError;
 use crate::file::{FileHeader, FileId, HEADER_BYTES, Location};
 use crate::frame::{CLOSED, RawRecord, RecordBatch, SNAPSHOT_END};
 use crate::log::Position;
-use crate::mark::{self, Mark};
+use crate::mark::{self, SyncMark};
 use crate::report::RecoveryReport;
 use crate::scan::{FileScan, NextBatch, ScannedRecord, read_header};
 
@@ -52,9 +52,9 @@ pub(crate) struct Replayed {
     /// Where the next segment begins, for those who open.
     pub(crate) next_number: u64,
     /// What has to be written again at its beginning, before anything else.
-    pub(crate) doubt: Vec<Doubt>,
+    pub(crate) doubt: Vec<DoubtfulBatch>,
     /// What is known to have been synced, with the count of the mark that says so.
-    pub(crate) mark: Option<(u64, Mark)>,
+    pub(crate) mark: Option<(u64, SyncMark)>,
     /// The snapshot was written when its segment had been begun.
     has_segment: bool,
     purpose: Purpose,
@@ -72,7 +72,7 @@ pub(crate) enum Purpose {
 
 /// A batch of which nobody knows whether it was synced.
 #[derive(Clone, Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct DoubtfulBatch {
     pub(crate) batch: RecordBatch,
     /// Where it stands now, and where it will.
     pub(crate) from: Position,
@@ -422,7 +422,7 @@ fn doubt<F: crate::disk::Files>(
     }
     let place = |at: Location| Location { file: to.file, offset: at.offset - from.offset + to.offset, ..at };
     deliver(scan, batch, &mut |record, at| visit(record, place(at)), done)?;
-    done.doubt.push(Doubt { batch: again, from, to });
+    done.doubt.push(DoubtfulBatch { batch: again, from, to });
     Ok(())
 }
 

@@ -5,18 +5,18 @@
 /// Ends the process if the thread that has it unwinds. The panic hook has said why by then.
 #[derive(Debug)]
 #[must_use = "it guards for as long as it is kept"]
-pub struct Vital {
+pub struct VitalThread {
     _only_made_here: (),
 }
 
-impl Vital {
+impl VitalThread {
     /// For the thread that calls this, until it is dropped.
     pub fn guard() -> Self {
         Self { _only_made_here: () }
     }
 }
 
-impl Drop for Vital {
+impl Drop for VitalThread {
     fn drop(&mut self) {
         if std::thread::panicking() {
             std::process::abort();
@@ -37,7 +37,7 @@ mod tests {
         const CHILD: &str = "TIDEGATE_TEST_VITAL_CHILD";
         if std::env::var_os(CHILD).is_some() {
             let thread = std::thread::spawn(|| {
-                let _vital = Vital::guard();
+                let _vital = VitalThread::guard();
                 panic!("injected");
             });
             let _ = thread.join();
@@ -52,6 +52,6 @@ mod tests {
 
     #[test]
     fn whoever_ends_in_good_order_takes_nothing_with_it() {
-        std::thread::spawn(|| drop(Vital::guard())).join().unwrap();
+        std::thread::spawn(|| drop(VitalThread::guard())).join().unwrap();
     }
 }

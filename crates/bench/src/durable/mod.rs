@@ -26,7 +26,7 @@ pub(super) use restart::Restart;
 
 /// What is promised and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Promise {
+pub(super) enum DurableCase {
     /// Acknowledged means kept: so many publishers at a time.
     Rate { publishers: usize },
     /// A broker that was killed is back: with so many messages that wait.
@@ -55,7 +55,7 @@ pub(super) struct DurableRate {
 const QUEUE_MAX: u32 = 100_000;
 const PAYLOAD_BYTES: usize = 64;
 
-impl Promise {
+impl DurableCase {
     /// In which ways our broker is set.
     pub(super) fn tunes(self) -> &'static [Tune] {
         match self {
@@ -72,14 +72,16 @@ impl Promise {
 
 /// Runs a case on brokers from this source.
 pub(super) fn run(
-    promise: Promise,
+    promise: DurableCase,
     source: &BrokerSource,
     setting: &RunSettings,
     number: u32,
 ) -> Result<DurableOutcome> {
     match promise {
-        Promise::Rate { publishers } => rate(publishers, source, setting, number).map(DurableOutcome::Rate),
-        Promise::Restart { messages } => restart::run(messages, source, setting, number).map(DurableOutcome::Restart),
+        DurableCase::Rate { publishers } => rate(publishers, source, setting, number).map(DurableOutcome::Rate),
+        DurableCase::Restart { messages } => {
+            restart::run(messages, source, setting, number).map(DurableOutcome::Restart)
+        }
     }
 }
 

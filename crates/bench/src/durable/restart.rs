@@ -15,7 +15,7 @@ use crate::json;
 use crate::measure::RunSettings;
 use crate::outcome::Cores;
 use crate::packets::SessionLifetime;
-use crate::plain::Plain;
+use crate::plain::PlainClient;
 use crate::process::{BrokerNeeds, BrokerSource};
 use crate::procfs::{self, CpuMeter};
 use crate::report::{core_words, grouped};
@@ -92,7 +92,7 @@ pub(super) fn run(wanted: usize, source: &BrokerSource, setting: &RunSettings, n
     let broker =
         source.start(&BrokerNeeds { queue_max: Some(queue_max), is_kept: true, ..BrokerNeeds::NONE }, &setting.stop)?;
     let sleeper = format!("bench-{number}-sleeper");
-    Plain::connect_as(broker.address, &sleeper, SessionLifetime::Lasting)?
+    PlainClient::connect_as(broker.address, &sleeper, SessionLifetime::Lasting)?
         .subscribe(&[format!("bench/{number}/#")], QoS::AtLeastOnce)?;
     let publishers = clients::publishers(0, &flow, 0, number);
     let mut engine = Engine::new(&[flow], publishers, Greeting::Mqtt, CaseClock::start(), setting.stop.clone())?;
@@ -109,7 +109,7 @@ pub(super) fn run(wanted: usize, source: &BrokerSource, setting: &RunSettings, n
     let remains = broker.kill()?;
     let (meter, begin) = (CpuMeter::start(None), Instant::now());
     let broker = remains.start()?;
-    let first = Plain::connect(broker.address, &format!("bench-{number}-first"))?;
+    let first = PlainClient::connect(broker.address, &format!("bench-{number}-first"))?;
     let seconds = begin.elapsed().as_secs_f64();
     let cpu_s = broker.pid.and_then(procfs::cpu_ns).map(|ns| ns as f64 / 1e9);
     let (_, cores) = meter.stop(seconds);

@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 use tidegate_graph::SpaceLimits;
 use tidegate_space::{
-    Binds, Bound, Doors, Everybody, Refused, RequestOrigin, Service, SpaceAdmission, SpaceHandle, SpaceRequest,
-    SpaceResponse, StoreConfig,
+    BoundSockets, Everybody, Refused, RequestOrigin, Service, SpaceAddresses, SpaceAdmission, SpaceHandle,
+    SpaceListeners, SpaceRequest, SpaceResponse, StoreConfig,
 };
 use tidegate_store::Durability;
 
 /// Lives as long as its case.
 pub(super) struct SpaceHost {
-    doors: Doors,
+    doors: SpaceListeners,
     service: Service,
     _folder: Option<TempDir>,
 }
@@ -39,8 +39,8 @@ impl SpaceHost {
 
     fn with(service: Service, folder: Option<TempDir>) -> Result<Self> {
         let free: Option<SocketAddr> = Some(([127, 0, 0, 1], 0).into());
-        let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() })?;
-        let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody))?;
+        let bound = BoundSockets::open(SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() })?;
+        let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody))?;
         Ok(Self { doors, service, _folder: folder })
     }
 

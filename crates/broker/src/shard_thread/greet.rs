@@ -13,10 +13,10 @@ use super::connection::SocketConnection;
 use super::{ShardThread, token};
 use crate::authenticate::{Credentials, LoginRefusal};
 use crate::first_packet::{First, first_packet, refusal};
-use crate::handshake::{Handshake, HandshakeStep, PASSWORDS_WAIT, Terms, credentials};
+use crate::handshake::{ConnectTerms, Handshake, HandshakeStep, PASSWORDS_WAIT, credentials};
 use crate::handshakes::HandshakeKey;
 use crate::inbox::lock;
-use crate::known::{Acquaintance, Print};
+use crate::known::{Familiarity, Print};
 use crate::limits::{LINGER, PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
 use crate::password::{CheckRequester, PasswordCheck};
 use crate::thread_message::{AcceptedSocket, Handover, ThreadMessage};
@@ -79,7 +79,7 @@ impl ShardThread {
             return;
         }
         let make_id = || self.chance.client_id();
-        let terms = Terms { limits: &self.connect_limits, pages: self.rules.pages() };
+        let terms = ConnectTerms { limits: &self.connect_limits, pages: self.rules.pages() };
         let next = handshake.on_ready(&mut self.scratch, &terms, make_id);
         self.tls_steps_left -= usize::from(handshake.take_shaken() && self.tls_steps_left > 0);
         self.follow(key, next);
@@ -151,13 +151,13 @@ impl ShardThread {
             return;
         }
         let (generation, print) = (self.rules.generation, self.shared.known.print(&credentials));
-        match print.map_or(Acquaintance::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
-            Acquaintance::Verified(user) if authenticator.admits(Some(&user), &credentials.client_id) => {
+        match print.map_or(Familiarity::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
+            Familiarity::Verified(user) if authenticator.admits(Some(&user), &credentials.client_id) => {
                 self.on_verdict(key, Ok(Some(user)));
                 return;
             }
-            Acquaintance::Verified(_) | Acquaintance::Familiar => {}
-            Acquaintance::Stranger => {
+            Familiarity::Verified(_) | Familiarity::Familiar => {}
+            Familiarity::Stranger => {
                 let wait = user.and_then(|user| lock(&self.shared.attempts).wait(ip, user, self.now));
                 if let Some(wait) = wait {
                     self.refuse_until(key, ReasonCode::ConnectionRateExceeded, "too many wrong passwords", wait);

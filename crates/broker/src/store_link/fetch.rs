@@ -16,7 +16,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::Fetch;
 use tidegate_store::disk::FsFiles;
-use tidegate_store::{DiskTrouble, Location, RecordReader, StoreError, Vital};
+use tidegate_store::{DiskTrouble, Location, RecordReader, StoreError, VitalThread};
 
 use super::disk_address::location_of;
 use super::restore::saved;
@@ -42,11 +42,11 @@ type Page = Vec<Option<Vec<u8>>>;
 #[derive(Debug)]
 struct FetchAttempt {
     fetch: Fetch,
-    before: Before,
+    before: PastTries,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Before {
+struct PastTries {
     /// How often it was tried.
     tries: u32,
     /// How often that was because of the device.
@@ -55,7 +55,7 @@ struct Before {
 
 /// It is worth another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
+enum RetryReason {
     /// The system does not let us read; that says nothing about the data.
     Refused,
     /// The device cannot read it.
@@ -69,7 +69,7 @@ struct FetchJob {
 
 /// Where the pages of one shard come back.
 struct Answers {
-    done: Mutex<Vec<(FetchAttempt, Result<Page, Again>)>>,
+    done: Mutex<Vec<(FetchAttempt, Result<Page, RetryReason>)>>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -87,7 +87,7 @@ impl Fetcher {
     pub(crate) fn start(reader: impl Fn() -> RecordReader<FsFiles> + Send + 'static) -> io::Result<Self> {
         let (jobs, receiver) = sync_channel(JOBS_MAX);
         thread::Builder::new().name("store-read".to_owned()).spawn(move || {
-            let _vital = Vital::guard();
+            let _vital = VitalThread::guard();
             run(&receiver, reader);
         })?;
         Ok(Self(jobs))
@@ -129,9 +129,9 @@ fn run(jobs: &Receiver<FetchJob>, reader: impl Fn() -> RecordReader<FsFiles>) {
 /// Records of a page, but for those that are lost.
 fn read_page(
     spots: impl Iterator<Item = Location>,
-    Before { tries, failures }: Before,
+    PastTries { tries, failures }: PastTries,
     mut read: impl FnMut(Location, &mut Vec<u8>) -> Result<(), StoreError>,
-) -> Result<Page, Again> {
+) -> Result<Page, RetryReason> {
     let read = |at: Location| {
         let mut record = Vec::new();
         let Err(error) = read(at, &mut record) else { return Ok(Some(record)) };
@@ -144,7 +144,7 @@ fn read_page(
                     "messages that wait cannot be read now; their session waits, and it is tried again"
                 );
             }
-            return Err(if is_device { Again::Failed } else { Again::Refused });
+            return Err(if is_device { RetryReason::Failed } else { RetryReason::Refused });
         }
         tracing::error!(
             event = "store_error", %error, file = %at.file, offset = at.offset, tries = tries + 1,
@@ -199,7 +199,7 @@ impl PageReader {
         if let Some(at) = self.later.iter().position(|(at, _)| *at <= now) {
             return Some(self.later.swap_remove(at).1);
         }
-        shard.poll_fetch().map(|fetch| FetchAttempt { fetch, before: Before::default() })
+        shard.poll_fetch().map(|fetch| FetchAttempt { fetch, before: PastTries::default() })
     }
 
     /// Tells the shard what was read.
@@ -212,10 +212,10 @@ impl PageReader {
                     if self.later.len() < PUT_OFF_MAX {
                         shard.handle_fetch_put_off(&mut attempt.fetch);
                     }
-                    let Before { tries, failures } = &mut attempt.before;
+                    let PastTries { tries, failures } = &mut attempt.before;
                     let at = now + pause_after(*tries);
                     *tries = tries.saturating_add(1);
-                    *failures += u32::from(again == Again::Failed);
+                    *failures += u32::from(again == RetryReason::Failed);
                     self.later.push((at, attempt));
                     continue;
                 }
@@ -248,7 +248,7 @@ mod tests {
     use super::super::restore::restore;
     use super::*;
 
-    fn page(before: Before, error: fn() -> StoreError) -> Result<Page, Again> {
+    fn page(before: PastTries, error: fn() -> StoreError) -> Result<Page, RetryReason> {
         let spots = (0..3).map(|offset| Location { file: FileId::segment(1), offset, len: 1 });
         read_page(spots, before, |at, into| {
             into.push(at.offset as u8);
@@ -271,14 +271,14 @@ mod tests {
 
     #[test]
     fn only_what_is_damaged_or_gone_is_lost_at_once() {
-        let fresh = Before::default();
+        let fresh = PastTries::default();
         assert_eq!(page(fresh, || StoreError::Damaged { file: "segment".to_owned(), offset: 1 }), Ok(lost()));
         assert_eq!(page(fresh, || StoreError::Gone { file: "segment".to_owned() }), Ok(lost()));
         for failures in 0..FAILURES_MAX - 1 {
-            let before = Before { tries: failures, failures };
-            assert_eq!(page(before, broken), Err(Again::Failed), "nothing of it is lost");
+            let before = PastTries { tries: failures, failures };
+            assert_eq!(page(before, broken), Err(RetryReason::Failed), "nothing of it is lost");
         }
-        let before = Before { tries: FAILURES_MAX - 1, failures: FAILURES_MAX - 1 };
+        let before = PastTries { tries: FAILURES_MAX - 1, failures: FAILURES_MAX - 1 };
         assert_eq!(page(before, broken), Ok(lost()), "and it has an end");
     }
 
@@ -288,12 +288,12 @@ mod tests {
         let errors: [fn() -> StoreError; 6] =
             [|| system(4), || system(11), || system(12), || system(13), || system(23), || system(24)];
         for error in errors {
-            for before in [Before::default(), Before { tries: u32::MAX - 1, failures: FAILURES_MAX - 1 }] {
-                assert_eq!(page(before, error), Err(Again::Refused), "{}", error());
+            for before in [PastTries::default(), PastTries { tries: u32::MAX - 1, failures: FAILURES_MAX - 1 }] {
+                assert_eq!(page(before, error), Err(RetryReason::Refused), "{}", error());
             }
         }
-        let before = Before { tries: 1000, failures: 0 };
-        assert_eq!(page(before, broken), Err(Again::Failed), "those do not count for the device");
+        let before = PastTries { tries: 1000, failures: 0 };
+        assert_eq!(page(before, broken), Err(RetryReason::Failed), "those do not count for the device");
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
         let mut page_reader = Fetcher(jobs).page_reader(|| {});
         page_reader.ask(&mut shard, now);
         for FetchJob { attempt, answers } in receiver.try_iter() {
-            answers.done.lock().unwrap().push((attempt, Err(Again::Refused)));
+            answers.done.lock().unwrap().push((attempt, Err(RetryReason::Refused)));
         }
         page_reader.hear(&mut shard, &wall, now);
         for _ in 0..100 {

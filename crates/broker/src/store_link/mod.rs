@@ -26,8 +26,8 @@ use tidegate_core::{Shard, Whom};
 use tidegate_store::disk::{FsDisk, FsFiles};
 use tidegate_store::records::{Record, StoreImage};
 use tidegate_store::{
-    Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, Say, StoreError, TroubleMemory,
-    WriterOptions,
+    Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, StoreError, TroubleMemory,
+    TroubleNews, WriterOptions,
 };
 
 pub use ban_writer::BanKept;
@@ -177,15 +177,17 @@ impl StoreHandle {
         let say = self.said.lock().unwrap_or_else(PoisonError::into_inner).hear(&health);
         let dir = self.config.dir.display();
         match (say, &health) {
-            (Some(Say::Trouble), Health::Failed { why, .. }) => tracing::error!(
+            (Some(TroubleNews::Trouble), Health::Failed { why, .. }) => tracing::error!(
                 event = "store_error", why, %dir,
                 "cannot write; nothing that needs the disk is acknowledged until that is over"
             ),
-            (Some(Say::Trouble), Health::Full { why }) => tracing::error!(
+            (Some(TroubleNews::Trouble), Health::Full { why }) => tracing::error!(
                 event = "store_full", why, %dir,
                 "nothing more is taken for those who last until some of it was taken by them"
             ),
-            (Some(Say::Over), _) => tracing::info!(event = "store_recovered", "the disk takes what it is given again"),
+            (Some(TroubleNews::Over), _) => {
+                tracing::info!(event = "store_recovered", "the disk takes what it is given again");
+            }
             _ => {}
         }
         match health {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidegate_admin::Demo;
 
 use super::fleet::{DemoShared, Trip};
-use super::{CALM, DemoControl, SENSORS, Theatre, USUAL_RATE};
+use super::{CALM, DemoBroker, DemoControl, SENSORS, USUAL_RATE};
 use crate::operate::why_text;
 use tidegate_program::AdminClient;
 
@@ -27,10 +27,10 @@ const LATELY: Duration = Duration::from_secs(2);
 
 /// The stage; empty at first.
 #[derive(Default)]
-pub(crate) struct LiveDemo(Mutex<Option<Arc<Act>>>);
+pub(crate) struct LiveDemo(Mutex<Option<Arc<DemoAct>>>);
 
 /// A run, or the last one.
-struct Act {
+struct DemoAct {
     gate: bool,
     is_over: AtomicBool,
     is_to_end: AtomicBool,
@@ -64,7 +64,7 @@ impl Demo for LiveDemo {
         }
         let shown = Mutex::new(LiveView { phase: "calm", ..LiveView::default() });
         let (is_over, is_to_end) = (AtomicBool::new(false), AtomicBool::new(false));
-        let act = Arc::new(Act { gate, is_over, is_to_end, shown });
+        let act = Arc::new(DemoAct { gate, is_over, is_to_end, shown });
         let playing = Arc::clone(&act);
         let play = move || {
             let problem = play(&playing).err().map(|error| format!("{error:#}"));
@@ -108,8 +108,8 @@ impl Demo for LiveDemo {
     }
 }
 
-fn play(act: &Act) -> anyhow::Result<()> {
-    let mut theatre = Theatre::open(if act.gate { DemoControl::Default } else { DemoControl::Off })?;
+fn play(act: &DemoAct) -> anyhow::Result<()> {
+    let mut theatre = DemoBroker::open(if act.gate { DemoControl::Default } else { DemoControl::Off })?;
     let (began, mut due, mut before) = (Instant::now(), Instant::now(), LastPoint::default());
     while began.elapsed() < CALM + FLOOD && !act.is_to_end.load(Ordering::Acquire) {
         if began.elapsed() >= CALM && lock(&act.shown).phase == "calm" {
@@ -137,7 +137,13 @@ struct LastPoint {
     refused: u64,
 }
 
-fn note(act: &Act, door: &AdminClient, stage: &DemoShared, at: Duration, before: &mut LastPoint) -> anyhow::Result<()> {
+fn note(
+    act: &DemoAct,
+    door: &AdminClient,
+    stage: &DemoShared,
+    at: Duration,
+    before: &mut LastPoint,
+) -> anyhow::Result<()> {
     let flooder = door.get("/api/v1/clients/flooder")?;
     let why = why_text(door, "flooder")?;
     let passed = flooder["passed"].as_u64().unwrap_or(0);

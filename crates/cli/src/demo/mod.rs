@@ -107,7 +107,7 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
 /// One run.
 fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
     let name = if control == DemoControl::Off { "off" } else { "on" };
-    let Theatre { door, stage, actors, .. } = &mut Theatre::open(control)?;
+    let DemoBroker { door, stage, actors, .. } = &mut DemoBroker::open(control)?;
     progress(&format!("control {name}: everybody keeps its rhythm"));
     std::thread::sleep(CALM);
     let flooded_at = stage.elapsed();
@@ -143,7 +143,7 @@ fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
 }
 
 /// A broker of its own on free ports of this machine, and everybody in it. Closed when it is dropped.
-struct Theatre {
+struct DemoBroker {
     door: AdminClient,
     stage: Arc<DemoShared>,
     actors: Vec<Actor>,
@@ -151,7 +151,7 @@ struct Theatre {
     _broker: Broker,
 }
 
-impl Theatre {
+impl DemoBroker {
     fn open(control: DemoControl) -> Result<Self> {
         let bind = ([127, 0, 0, 1], 0).into();
         let config = Config {
@@ -163,7 +163,7 @@ impl Theatre {
         };
         let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
         let at = broker.addresses().first().map(|(_, at)| *at).context("the broker has no address")?;
-        let admin = Admin::start(bind, broker.handle(), Arc::new(Nobody))?;
+        let admin = Admin::start(bind, broker.handle(), Arc::new(NoProcess))?;
         let stage = DemoShared::new(USUAL_RATE);
         let mut actors = vec![database(&stage, at)?, flooder(&stage, at)?];
         for number in 0..SENSORS {
@@ -186,9 +186,9 @@ fn progress(text: &str) {
 
 /// This process has no configuration to read again.
 #[derive(Debug)]
-struct Nobody;
+struct NoProcess;
 
-impl ProcessControl for Nobody {
+impl ProcessControl for NoProcess {
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
         Err(vec!["a demonstration has no configuration".to_owned()])
     }

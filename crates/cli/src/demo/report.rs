@@ -33,7 +33,7 @@ pub(super) struct Flooder {
 
 /// How long a message took, or at least has taken so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Took {
+pub(super) struct MessageTime {
     time: Duration,
     has_not_arrived: bool,
 }
@@ -42,8 +42,8 @@ pub(super) struct Took {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Latencies {
     messages: usize,
-    p50: Took,
-    p99: Took,
+    p50: MessageTime,
+    p99: MessageTime,
     /// Messages that took longer than [`LATE`], or did not arrive.
     late: usize,
     /// Of those, the ones that did not arrive.
@@ -55,16 +55,16 @@ impl Latencies {
     fn of(trips: &[Trip], when: &Range<Duration>, end: Duration) -> Self {
         let trips = trips.iter().filter(|trip| when.contains(&trip.sent));
         let took = |trip: &Trip| match trip.took {
-            Some(time) => Took { time, has_not_arrived: false },
-            None => Took { time: end.saturating_sub(trip.sent), has_not_arrived: true },
+            Some(time) => MessageTime { time, has_not_arrived: false },
+            None => MessageTime { time: end.saturating_sub(trip.sent), has_not_arrived: true },
         };
-        let mut took: Vec<Took> = trips.map(took).collect();
+        let mut took: Vec<MessageTime> = trips.map(took).collect();
         took.sort_unstable();
         let at = |share: f64| {
             let place = ((took.len() as f64 * share).ceil() as usize).clamp(1, took.len().max(1)) - 1;
             took.get(place).copied().unwrap_or_default()
         };
-        let is_late = |took: &&Took| took.time > LATE || took.has_not_arrived;
+        let is_late = |took: &&MessageTime| took.time > LATE || took.has_not_arrived;
         Self {
             messages: took.len(),
             p50: at(0.5),
@@ -79,7 +79,7 @@ impl Latencies {
     }
 
     fn json(&self) -> Value {
-        let ms = |took: Took| json!(took.time.as_secs_f64() * 1000.0);
+        let ms = |took: MessageTime| json!(took.time.as_secs_f64() * 1000.0);
         json!({
             "messages": self.messages,
             "p50_ms": ms(self.p50),
@@ -192,7 +192,7 @@ fn late(latencies: &Latencies) -> String {
     format!("{} of {}", latencies.late, latencies.messages)
 }
 
-fn span(took: Took) -> String {
+fn span(took: MessageTime) -> String {
     let more = if took.has_not_arrived { "> " } else { "" };
     let secs = took.time.as_secs_f64();
     if secs >= 1.0 { format!("{more}{secs:.1} s") } else { format!("{more}{:.1} ms", secs * 1000.0) }
@@ -208,7 +208,7 @@ mod tests {
         let trip = |sent, took: Option<u64>| Trip { sent: at(sent), took: took.map(at) };
         let trips = [trip(5, Some(1)), trip(10, Some(3)), trip(20, Some(1500)), trip(30, None), trip(40, Some(2))];
         let latencies = Latencies::of(&trips, &(at(10)..at(40)), at(2030));
-        let took = |time, has_not_arrived| Took { time: at(time), has_not_arrived };
+        let took = |time, has_not_arrived| MessageTime { time: at(time), has_not_arrived };
         let (p50, p99) = (took(1500, false), took(2000, true));
         assert_eq!(latencies, Latencies { messages: 3, p50, p99, late: 2, missing: 1 });
         assert_eq!((span(p50), span(p99)), ("1.5 s".to_owned(), "> 2.0 s".to_owned()));

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
+use tidegate_space::{BoundSockets, Everybody, Service, SpaceAddresses, SpaceListeners};
 
 /// A broker that ends when this is dropped.
 pub(crate) struct Broker {
@@ -20,8 +20,8 @@ pub(crate) fn be_broker() -> bool {
     }
     let service = Service::start(SpaceLimits::default()).expect("a space");
     let http = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-    let bound = Bound::open(Binds { http, ..Binds::default() }).expect("a port");
-    let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).expect("doors");
+    let bound = BoundSockets::open(SpaceAddresses { http, ..SpaceAddresses::default() }).expect("a port");
+    let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody)).expect("doors");
     println!("{}", doors.addresses().http.expect("a door"));
     let _ = std::io::stdout().flush();
     let _ = std::io::stdin().read_to_end(&mut Vec::new());

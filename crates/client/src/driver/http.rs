@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::address::{BrokerUrl, within};
 use super::idle::Idle;
 use super::retry::RequestKind;
-use super::tls::Road;
+use super::tls::BrokerRoute;
 use super::{CheckAnswer, SpaceQuery};
 use crate::error::Error;
 use crate::limits::{ANSWER_BYTES_MAX, LINES_MAX};
@@ -31,7 +31,7 @@ type Line = SendRequest<Full<Bytes>>;
 /// A broker that speaks SPARQL's protocol.
 #[derive(Debug)]
 pub(crate) struct HttpEndpoint {
-    pub(crate) road: Road,
+    pub(crate) road: BrokerRoute,
     idle: Idle<Line>,
     places: Semaphore,
 }
@@ -50,7 +50,7 @@ const PROBLEM: &str = "urn:tidegate:problem:";
 const GET_BYTES_MAX: usize = 4096;
 
 impl HttpEndpoint {
-    pub(crate) fn new(road: Road) -> Self {
+    pub(crate) fn new(road: BrokerRoute) -> Self {
         Self { road, idle: Idle::default(), places: Semaphore::new(LINES_MAX) }
     }
 

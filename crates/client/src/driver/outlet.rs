@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-use crate::session::row::{Delta, Net};
+use crate::session::row::{Delta, NetChange};
 use crate::session::watch::{ChangeSource, ResultChange};
 
 /// See the [module](self).
@@ -18,7 +18,7 @@ pub(crate) struct Outlet {
 #[derive(Debug)]
 enum PendingChange {
     One(ResultChange),
-    Sum { net: Net, lost: u32, source: ChangeSource },
+    Sum { net: NetChange, lost: u32, source: ChangeSource },
 }
 
 impl Outlet {
@@ -43,7 +43,7 @@ impl PendingChange {
         let (mut net, lost, source) = match self {
             Self::Sum { net, lost, source } => (net, lost, source),
             Self::One(ResultChange { added, removed, lost, source }) => {
-                (Net::of(Delta { added, removed }), lost, source)
+                (NetChange::of(Delta { added, removed }), lost, source)
             }
         };
         net.add(Delta { added: next.added, removed: next.removed });

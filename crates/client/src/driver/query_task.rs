@@ -14,7 +14,7 @@ use super::events::Notices;
 use super::outlet::Outlet;
 use super::socket::SocketPool;
 use super::space::Endpoint;
-use super::ssap::{Since, failure_of};
+use super::ssap::{MissedCheck, failure_of};
 use super::{CheckAnswer, DriverClock, SpaceQuery, chance};
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, CHANNEL, CHECKS_MAX};
@@ -42,12 +42,12 @@ pub(crate) type News = (WatchId, Result<Input, (Attempt, Error)>);
 
 /// How a task tells news of one watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Tell {
+pub(crate) struct WatchReporter {
     pub(crate) id: WatchId,
     pub(crate) news: mpsc::Sender<News>,
 }
 
-impl Tell {
+impl WatchReporter {
     pub(crate) async fn input(&self, input: Input) {
         // Without a task nobody is interested.
         let _ = self.news.send((self.id, Ok(input))).await;
@@ -64,7 +64,7 @@ struct WatchedQuery {
     /// Whoever waits for the first result.
     opened: Option<oneshot::Sender<Result<WatchId, Error>>>,
     /// Dropping one ends its subscription: the one that stands, and the one that is asked for.
-    lanes: Vec<(Attempt, mpsc::Sender<Since>)>,
+    lanes: Vec<(Attempt, mpsc::Sender<MissedCheck>)>,
 }
 
 pub(crate) struct QueryTask {
@@ -217,7 +217,7 @@ impl QueryTask {
         {
             self.notices.tell(Some(id.0), kind);
         }
-        let tell = Tell { id, news: self.news.clone() };
+        let tell = WatchReporter { id, news: self.news.clone() };
         let (endpoint, what) = (Arc::clone(&self.endpoint), kept.what.clone());
         match action {
             WatchAction::Subscribe { attempt, resume, asks } => match &*endpoint {
@@ -236,7 +236,7 @@ impl QueryTask {
             WatchAction::Check { attempt, since, version, mut asks } => {
                 if let Some((live, last)) = since
                     && let Some((_, lane)) = kept.lanes.iter().find(|(lane, _)| *lane == live)
-                    && lane.try_send(Since { attempt, last, asks: asks.clone() }).is_ok()
+                    && lane.try_send(MissedCheck { attempt, last, asks: asks.clone() }).is_ok()
                 {
                     return;
                 }

@@ -62,8 +62,8 @@ pub(crate) struct RetryPolicy {
 
 impl RetryPolicy {
     /// A request that is about to be sent for the first time.
-    pub(crate) fn begin(&self, kind: RequestKind, asks: Asks) -> Effort<'_> {
-        Effort { retry: self, kind, asks, began: Instant::now(), state: None }
+    pub(crate) fn begin(&self, kind: RequestKind, asks: Asks) -> RetriedRequest<'_> {
+        RetriedRequest { retry: self, kind, asks, began: Instant::now(), state: None }
     }
 
     fn note<'e>(&self, error: &'e Error) -> Option<&'e Hints> {
@@ -85,7 +85,7 @@ impl RetryPolicy {
 
 /// A request and its returns.
 #[derive(Debug)]
-pub(crate) struct Effort<'p> {
+pub(crate) struct RetriedRequest<'p> {
     retry: &'p RetryPolicy,
     kind: RequestKind,
     /// What to tell the broker about pace, the ticket of a kept place among it.
@@ -95,7 +95,7 @@ pub(crate) struct Effort<'p> {
     state: Option<Box<(DriverClock, Reconnect, Xoshiro256PlusPlus)>>,
 }
 
-impl Effort<'_> {
+impl RetriedRequest<'_> {
     /// What came of sending it: the answer if it is done, failed for good or has no time left. If there is none, the time
     /// has come to send it again.
     pub(crate) async fn settle<T>(&mut self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {

@@ -19,7 +19,7 @@ use super::address::within;
 use super::http::{basic, hints_of, text_of};
 use super::query_task::News;
 use super::space::Endpoint;
-use super::tls::{Road, Stream};
+use super::tls::{BrokerRoute, Stream};
 use super::{DriverClock, SpaceQuery, chance};
 use crate::error::Error;
 use crate::limits::{
@@ -144,7 +144,7 @@ impl SocketPool {
 type Socket = WebSocketStream<Stream>;
 
 struct SocketTask {
-    road: Road,
+    road: BrokerRoute,
     orders: mpsc::Receiver<SocketOrder>,
     news: mpsc::Sender<News>,
     /// Subscriptions without an answer, by alias.

@@ -12,13 +12,13 @@ use super::events::Events;
 use super::query::{Plans, QueryBuilder};
 use super::query_task::{QueryTask, SpaceCommand};
 use super::retry::{RequestKind, RetryPolicy, SpaceStats};
-use super::tls::Road;
+use super::tls::BrokerRoute;
 use super::{CheckAnswer, SpaceQuery, chance, http, ssap};
 use crate::error::Error;
 use crate::limits::ANSWER_TIMEOUT;
 use crate::session::row::Row;
 use crate::session::sparql::update_of;
-use crate::session::ssap::Speaker;
+use crate::session::ssap::SsapIdentity;
 
 /// How to speak to a space.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) enum Endpoint {
 #[derive(Debug)]
 pub(crate) struct SparqlEndpoint {
     pub(crate) requests: http::HttpEndpoint,
-    pub(crate) subscribe: Road,
+    pub(crate) subscribe: BrokerRoute,
 }
 
 /// A connection to a smart space; clones share it.
@@ -75,12 +75,14 @@ impl Space {
                 use tidegate_control::rand_core::Rng;
                 format!("tidegate-{:016x}", chance().next_u64())
             });
-            let speaker = Speaker { node, space: config.space.unwrap_or_else(|| "X".to_owned()) };
+            let speaker = SsapIdentity { node, space: config.space.unwrap_or_else(|| "X".to_owned()) };
             Endpoint::Ssap(ssap::SsapEndpoint::new(address, speaker))
         } else {
-            let road = Road::new(address, config.ca.as_deref())?;
+            let road = BrokerRoute::new(address, config.ca.as_deref())?;
             let subscribe = match config.subscribe {
-                Some(text) => Road::new(BrokerUrl::read(&text, &[("ws", 9000), ("wss", 9443)])?, config.ca.as_deref())?,
+                Some(text) => {
+                    BrokerRoute::new(BrokerUrl::read(&text, &[("ws", 9000), ("wss", 9443)])?, config.ca.as_deref())?
+                }
                 None => road.to("ws", format!("{}/subscribe", road.address.path)),
             };
             Endpoint::Http(SparqlEndpoint { requests: http::HttpEndpoint::new(road), subscribe })

@@ -15,20 +15,20 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::address::{BrokerUrl, within};
 use super::idle::Idle;
-use super::query_task::Tell;
+use super::query_task::WatchReporter;
 use super::{CheckAnswer, SpaceQuery};
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, LINES_MAX, WRITE_TIMEOUT};
 use crate::session::BrokerRefusal;
 use crate::session::hub::WatchId;
-use crate::session::ssap::{Confirmed, Speaker, SsapInput, SsapReader};
+use crate::session::ssap::{Confirmed, SsapIdentity, SsapInput, SsapReader};
 use crate::session::watch::{Attempt, ExchangeFailure, Input};
 
 /// A broker that speaks SSAP.
 #[derive(Debug)]
 pub(crate) struct SsapEndpoint {
     address: BrokerUrl,
-    speaker: Speaker,
+    speaker: SsapIdentity,
     transactions: AtomicU64,
     idle: Idle<SsapLine>,
     places: Semaphore,
@@ -42,7 +42,7 @@ pub(crate) struct SsapEndpoint {
 
 /// A check on the connection of a subscription: what was missed?
 #[derive(Debug)]
-pub(crate) struct Since {
+pub(crate) struct MissedCheck {
     /// The number of the check.
     pub(crate) attempt: Attempt,
     /// The last notification that was heard.
@@ -58,7 +58,7 @@ struct SsapLine {
 }
 
 impl SsapEndpoint {
-    pub(crate) fn new(address: BrokerUrl, speaker: Speaker) -> Self {
+    pub(crate) fn new(address: BrokerUrl, speaker: SsapIdentity) -> Self {
         Self {
             address,
             speaker,
@@ -160,8 +160,8 @@ impl SsapEndpoint {
         attempt: Attempt,
         resume: Option<(Attempt, u64)>,
         asks: &Asks,
-        tell: &Tell,
-        mut orders: mpsc::Receiver<Since>,
+        tell: &WatchReporter,
+        mut orders: mpsc::Receiver<MissedCheck>,
     ) {
         let name = self.names.lock().ok().and_then(|names| names.get(&tell.id).cloned());
         let resume = name.zip(resume).filter(|((of, _), (before, _))| of == before);
@@ -231,7 +231,7 @@ impl SsapEndpoint {
         line: &mut SsapLine,
         what: &SpaceQuery,
         name: Option<&str>,
-        since: &Since,
+        since: &MissedCheck,
         asked: Option<(u64, Attempt)>,
     ) -> Result<(), Error> {
         let resume = name.map(|name| (name, since.last));
@@ -241,7 +241,12 @@ impl SsapEndpoint {
     }
 
     /// Passes on what was missed. False if the subscription did not go on.
-    async fn answer_since(&self, attempt: Attempt, answer: Result<Confirmed, BrokerRefusal>, tell: &Tell) -> bool {
+    async fn answer_since(
+        &self,
+        attempt: Attempt,
+        answer: Result<Confirmed, BrokerRefusal>,
+        tell: &WatchReporter,
+    ) -> bool {
         match answer {
             Ok(Confirmed { resumed: Some((sequence, delta)), hints, .. }) => {
                 tell.input(Input::Missed { attempt, sequence, delta, hints }).await;

@@ -13,24 +13,24 @@ use super::address::{BrokerUrl, within};
 use crate::error::Error;
 use crate::limits::CONNECT_TIMEOUT;
 
-pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
-pub(crate) type Stream = Box<dyn Bytes>;
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
+pub(crate) type Stream = Box<dyn ByteStream>;
 
 /// How a broker is reached: where it is, and whom to trust.
 #[derive(Clone)]
-pub(crate) struct Road {
+pub(crate) struct BrokerRoute {
     pub(crate) address: BrokerUrl,
     tls: Option<TlsConnector>,
 }
 
-impl std::fmt::Debug for Road {
+impl std::fmt::Debug for BrokerRoute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Road").field("address", &self.address).field("is_secure", &self.tls.is_some()).finish()
     }
 }
 
-impl Road {
+impl BrokerRoute {
     /// The scheme says whether there is TLS; `ca` are certificates to trust, as PEM, instead of those of this machine.
     pub(crate) fn new(address: BrokerUrl, ca: Option<&[u8]>) -> Result<Self, Error> {
         let is_secure = matches!(address.scheme.as_str(), "mqtts" | "wss" | "https");
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn without_anybody_to_trust_there_is_an_error_before_any_connection() {
         let read = |text| BrokerUrl::read(text, &[("https", 443), ("http", 80)]).unwrap();
-        assert!(matches!(Road::new(read("https://localhost"), Some(b"nothing")), Err(Error::Trust(_))));
-        assert!(!Road::new(read("http://localhost"), Some(b"nothing")).unwrap().is_secure());
+        assert!(matches!(BrokerRoute::new(read("https://localhost"), Some(b"nothing")), Err(Error::Trust(_))));
+        assert!(!BrokerRoute::new(read("http://localhost"), Some(b"nothing")).unwrap().is_secure());
     }
 }

@@ -137,7 +137,7 @@ impl Delta {
     /// This change and then another, as one. What enters and leaves again is not told.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
-        let mut net = Net::of(self);
+        let mut net = NetChange::of(self);
         net.add(next);
         net.into_delta()
     }
@@ -145,9 +145,9 @@ impl Delta {
 
 /// A sum of changes that can grow: each row with how much more often it is there than before.
 #[derive(Debug, Default)]
-pub(crate) struct Net(BTreeMap<Row, i64>);
+pub(crate) struct NetChange(BTreeMap<Row, i64>);
 
-impl Net {
+impl NetChange {
     pub(crate) fn of(delta: Delta) -> Self {
         let mut net = Self::default();
         net.add(delta);

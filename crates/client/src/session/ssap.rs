@@ -18,14 +18,14 @@ use crate::limits::ANSWER_BYTES_MAX;
 
 /// Who speaks, where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Speaker {
+pub struct SsapIdentity {
     /// `node_id`.
     pub node: String,
     /// `space_id`.
     pub space: String,
 }
 
-impl Speaker {
+impl SsapIdentity {
     /// A request as bytes, with what is to be said about pace.
     pub fn say(&self, request: &SsapRequest<'_>, transaction: u64, asks: &Asks) -> String {
         self.say_again(request, transaction, asks, None)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_client::{Triple, TripleNode};
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
+use tidegate_space::{BoundSockets, Everybody, Service, SpaceAddresses, SpaceListeners};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -16,14 +16,15 @@ use tokio::sync::watch;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Broker {
-    binds: Binds,
-    running: Option<(Doors, Service)>,
+    binds: SpaceAddresses,
+    running: Option<(SpaceListeners, Service)>,
 }
 
 impl Broker {
     pub(crate) fn start() -> Self {
         let free = Some("127.0.0.1:0".parse().unwrap());
-        let mut broker = Self { binds: Binds { http: free, ssap: free, ..Binds::default() }, running: None };
+        let mut broker =
+            Self { binds: SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() }, running: None };
         broker.go_on();
         broker
     }
@@ -36,7 +37,9 @@ impl Broker {
     /// Starts it again, at the same place.
     pub(crate) fn go_on(&mut self) {
         let service = Service::start(SpaceLimits::default()).unwrap();
-        let doors = Doors::start(Bound::open(self.binds).unwrap(), &service.handle(), Arc::new(Everybody)).unwrap();
+        let doors =
+            SpaceListeners::start(BoundSockets::open(self.binds).unwrap(), &service.handle(), Arc::new(Everybody))
+                .unwrap();
         self.binds = doors.addresses();
         self.running = Some((doors, service));
     }

@@ -74,7 +74,7 @@ pub const FIELDS: Fields = &[
 const ACTIONS: &[&str] = &["publish", "subscribe", "receive", "read", "write", "readwrite", "priority"];
 
 #[derive(Default)]
-struct Draft {
+struct RuleDraft {
     subject: Option<RuleSubject>,
     grant: Option<(RuleEffect, String)>,
     topic: Option<String>,
@@ -84,7 +84,7 @@ impl RuleSetting {
     /// Reads the fields of one rule; what is wrong goes to `problems`.
     pub fn read(fields: &[ConfigEntry], problems: &mut Vec<ConfigProblem>) -> Option<Self> {
         let before = problems.len();
-        let mut draft = Draft::default();
+        let mut draft = RuleDraft::default();
         for ConfigEntry { path, value, origin } in fields {
             let key = format!("security.rule.{path}");
             if !has_field(FIELDS, path) {
@@ -114,7 +114,7 @@ impl RuleSetting {
     }
 }
 
-impl Draft {
+impl RuleDraft {
     fn set(&mut self, field: &str, value: &ConfigValue) -> Result<(), String> {
         match field {
             "anonymous" => match value {

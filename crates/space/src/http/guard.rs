@@ -26,7 +26,7 @@ use crate::panics::{Panicked, Part};
 
 /// A request whose user name and password are right.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known;
+pub(super) struct Authenticated;
 
 pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
@@ -51,7 +51,7 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
     served.unwrap_or_else(|Panicked| SpaceProblem::from(Refused::Panicked).into_response())
 }
 
-async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Known>, SpaceProblem> {
+async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Authenticated>, SpaceProblem> {
     let forbidden = |name, detail: &str| Err(SpaceProblem::new(StatusCode::FORBIDDEN, name, detail));
     let host = host(&head.headers);
     let rule = door.policy.rule();
@@ -70,7 +70,7 @@ async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Kno
         AccessMode::ReadersOpen => !writes && host.is_some_and(is_this_machine),
         AccessMode::Users => false,
     };
-    if is_free { Ok(None) } else { identify(door, &head.headers, peer(head)).await.map(|()| Some(Known)) }
+    if is_free { Ok(None) } else { identify(door, &head.headers, peer(head)).await.map(|()| Some(Authenticated)) }
 }
 
 /// Somebody follows a link to the list of what there is.

@@ -189,7 +189,8 @@ fn asks(headers: &HeaderMap) -> Asks {
 fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, SpaceProblem> {
     let asks = asks(&head.headers);
     // Whoever has not shown who it is, is known by its address only.
-    let shown = head.headers.get(header::AUTHORIZATION).filter(|_| head.extensions.get::<guard::Known>().is_some());
+    let shown =
+        head.headers.get(header::AUTHORIZATION).filter(|_| head.extensions.get::<guard::Authenticated>().is_some());
     let user = shown.map_or(&b""[..], HeaderValue::as_bytes);
     let caller = Caller::new(door.handle.client(tidegate_http::peer(head), user), &asks);
     // A form does not hide what stands in the address.
@@ -206,7 +207,9 @@ fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Resul
                 (Some(number), "s" | "") => Duration::from_secs(number),
                 (Some(number), "ms") => Duration::from_millis(number),
                 _ => {
-                    return Err(SpaceProblem::usage(format!("timeout={text:?}: a number of seconds, or such as 250ms")));
+                    return Err(SpaceProblem::usage(format!(
+                        "timeout={text:?}: a number of seconds, or such as 250ms"
+                    )));
                 }
             };
             Some(span)

@@ -19,14 +19,14 @@ use crate::service::SpaceHandle;
 
 /// The operations that a path takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
+enum PathOperations {
     Queries,
     Updates,
     Both,
 }
 
 /// The operation that a request asks for.
-enum Came {
+enum SparqlOperation {
     Query(String),
     Update(String),
 }
@@ -35,42 +35,42 @@ pub(super) async fn query(
     State(door): State<Arc<HttpState>>,
     request: Request<Body>,
 ) -> Result<Response, SpaceProblem> {
-    serve(&door, request, Takes::Queries).await
+    serve(&door, request, PathOperations::Queries).await
 }
 
 pub(super) async fn update(
     State(door): State<Arc<HttpState>>,
     request: Request<Body>,
 ) -> Result<Response, SpaceProblem> {
-    serve(&door, request, Takes::Updates).await
+    serve(&door, request, PathOperations::Updates).await
 }
 
 pub(super) async fn either(
     State(door): State<Arc<HttpState>>,
     request: Request<Body>,
 ) -> Result<Response, SpaceProblem> {
-    serve(&door, request, Takes::Both).await
+    serve(&door, request, PathOperations::Both).await
 }
 
-async fn serve(door: &HttpState, request: Request<Body>, takes: Takes) -> Result<Response, SpaceProblem> {
+async fn serve(door: &HttpState, request: Request<Body>, takes: PathOperations) -> Result<Response, SpaceProblem> {
     let (head, body) = request.into_parts();
     let mut parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let came = match head.method {
-        Method::GET | Method::HEAD if takes == Takes::Updates => return Ok(method_not_allowed("POST")),
+        Method::GET | Method::HEAD if takes == PathOperations::Updates => return Ok(method_not_allowed("POST")),
         Method::GET | Method::HEAD => {
             if parameters.has("update") {
                 return Err(SpaceProblem::usage("an update is sent with POST"));
             }
             let text = parameters.take("query")?;
-            Came::Query(text.ok_or_else(|| SpaceProblem::usage("the parameter query is missing"))?)
+            SparqlOperation::Query(text.ok_or_else(|| SpaceProblem::usage("the parameter query is missing"))?)
         }
         Method::POST => posted(door, (&head, body), &mut parameters, takes).await?,
         _ => return Ok(method_not_allowed("GET, HEAD, POST")),
     };
     match came {
-        Came::Query(text) => ask(door, text, &parameters, head, is_read).await,
-        Came::Update(text) => change(door, text, &parameters, &head).await,
+        SparqlOperation::Query(text) => ask(door, text, &parameters, head, is_read).await,
+        SparqlOperation::Update(text) => change(door, text, &parameters, &head).await,
     }
 }
 
@@ -78,8 +78,8 @@ async fn posted(
     door: &HttpState,
     (head, body): (&Parts, Body),
     parameters: &mut Parameters,
-    takes: Takes,
-) -> Result<Came, SpaceProblem> {
+    takes: PathOperations,
+) -> Result<SparqlOperation, SpaceProblem> {
     let kind = content_type(&head.headers);
     let Whole { bytes, .. } = read_body(door, body).await?;
     let text = |bytes: &[u8]| {
@@ -87,15 +87,15 @@ async fn posted(
         Ok::<_, SpaceProblem>(text.to_owned())
     };
     match kind.as_str() {
-        "application/sparql-query" if takes != Takes::Updates => Ok(Came::Query(text(&bytes)?)),
-        "application/sparql-update" if takes != Takes::Queries => Ok(Came::Update(text(&bytes)?)),
+        "application/sparql-query" if takes != PathOperations::Updates => Ok(SparqlOperation::Query(text(&bytes)?)),
+        "application/sparql-update" if takes != PathOperations::Queries => Ok(SparqlOperation::Update(text(&bytes)?)),
         "application/x-www-form-urlencoded" => {
             *parameters = Parameters::read(&bytes);
-            let query = if takes == Takes::Updates { None } else { parameters.take("query")? };
-            let update = if takes == Takes::Queries { None } else { parameters.take("update")? };
+            let query = if takes == PathOperations::Updates { None } else { parameters.take("query")? };
+            let update = if takes == PathOperations::Queries { None } else { parameters.take("update")? };
             match (query, update) {
-                (Some(query), None) => Ok(Came::Query(query)),
-                (None, Some(update)) => Ok(Came::Update(update)),
+                (Some(query), None) => Ok(SparqlOperation::Query(query)),
+                (None, Some(update)) => Ok(SparqlOperation::Update(update)),
                 (Some(_), Some(_)) => Err(SpaceProblem::usage("a query and an update at once")),
                 (None, None) => Err(SpaceProblem::usage("the form has no query or update for this place")),
             }
@@ -111,7 +111,7 @@ async fn posted(
 }
 
 /// What is to be known when a query is answered, or why it was not asked.
-enum Noted {
+enum QueryNote {
     Asked(Form, bool),
     Unchanged(u64),
     Wrong(SpaceProblem),
@@ -130,8 +130,8 @@ async fn ask(
     let work = move |limits: &QueryLimits| {
         let mut query = match Query::parse(&text, limits) {
             Ok(query) => query,
-            Err(GraphError::Cancelled) => return (Noted::Wrong(Refused::Late.into()), Err(Refused::Late)),
-            Err(error) => return (Noted::Wrong(error.into()), Err(Refused::Declined)),
+            Err(GraphError::Cancelled) => return (QueryNote::Wrong(Refused::Late.into()), Err(Refused::Late)),
+            Err(error) => return (QueryNote::Wrong(error.into()), Err(Refused::Declined)),
         };
         if !(default.is_empty() && named.is_empty()) {
             query = query.on_graphs(default, named);
@@ -139,18 +139,18 @@ async fn ask(
         let form = if query.is_graph() { negotiate::graph(&headers, false) } else { negotiate::results(&headers) };
         let form = match form {
             Ok(form) => form,
-            Err(problem) => return (Noted::Wrong(problem), Err(Refused::Declined)),
+            Err(problem) => return (QueryNote::Wrong(problem), Err(Refused::Declined)),
         };
         let is_repeatable = query.is_repeatable();
         match seen(&handle, &headers, is_read).filter(|_| is_repeatable) {
-            Some(version) => (Noted::Unchanged(version), Err(Refused::Declined)),
-            None => (Noted::Asked(form, is_repeatable), Ok(SpaceRequest::Query { query: Box::new(query), form })),
+            Some(version) => (QueryNote::Unchanged(version), Err(Refused::Declined)),
+            None => (QueryNote::Asked(form, is_repeatable), Ok(SpaceRequest::Query { query: Box::new(query), form })),
         }
     };
     match door.handle.read(bytes, Class::Query, asker, work).answer().await {
-        (_, Some(Noted::Wrong(problem))) => Err(problem),
-        (_, Some(Noted::Unchanged(version))) => Ok(not_modified(door, version)),
-        (Ok(answered), Some(Noted::Asked(form, is_repeatable))) => Ok(respond(door, answered, form, is_repeatable)),
+        (_, Some(QueryNote::Wrong(problem))) => Err(problem),
+        (_, Some(QueryNote::Unchanged(version))) => Ok(not_modified(door, version)),
+        (Ok(answered), Some(QueryNote::Asked(form, is_repeatable))) => Ok(respond(door, answered, form, is_repeatable)),
         (Ok(_), None) => Err(Refused::Closing.into()),
         (Err(refused), _) => Err(refused.into()),
     }

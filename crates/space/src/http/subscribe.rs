@@ -26,7 +26,7 @@ use crate::machine::request_queue::Caller;
 use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 use crate::panics::Part;
 use crate::parsers::TextReading;
-use crate::sepa::{Said, SepaSubscription, Wrong, read};
+use crate::sepa::{SepaError, SepaRequest, SepaSubscription, read};
 use crate::service::SpaceHandle;
 use crate::ssap::uuid;
 
@@ -111,7 +111,7 @@ impl Socket {
             tokio::select! {
                 biased;
                 (asked, outcome, unread) = next(&mut self.under_way) => match unread {
-                    Some(error) => self.say(Wrong::unread(&error, asked.alias.as_deref()).text()),
+                    Some(error) => self.say(SepaError::unread(&error, asked.alias.as_deref()).text()),
                     None => self.answer(asked, outcome),
                 },
                 Some((id, told)) = inlet.next() => {
@@ -140,10 +140,12 @@ impl Socket {
     fn hear(&mut self, text: &str) {
         match read(text) {
             Err(wrong) => self.say(wrong.text()),
-            Ok(Said::Subscribe(wanted)) if self.subscriptions.len() + self.under_way.len() >= SUBSCRIPTIONS_MAX => {
-                self.say(Wrong::too_many(wanted.alias.as_deref()).text());
+            Ok(SepaRequest::Subscribe(wanted))
+                if self.subscriptions.len() + self.under_way.len() >= SUBSCRIPTIONS_MAX =>
+            {
+                self.say(SepaError::too_many(wanted.alias.as_deref()).text());
             }
-            Ok(Said::Subscribe(mut wanted)) => {
+            Ok(SepaRequest::Subscribe(mut wanted)) => {
                 let (asks, alias, is_return) = (&wanted.asks, wanted.alias.take(), wanted.seen.is_some());
                 let caller = Caller::new(self.client, asks);
                 let (asker, bytes) = (RequestOrigin::new(0, asks.deadline).of(caller), wanted.sparql.len());
@@ -158,14 +160,14 @@ impl Socket {
                 });
                 self.under_way.push_back((PendingSubscribe { alias, is_return }, reading));
             }
-            Ok(Said::Unsubscribe { spuid, alias }) => {
+            Ok(SepaRequest::Unsubscribe { spuid, alias }) => {
                 let found = self.subscriptions.iter().find(|(_, it)| it.spuid == spuid).map(|(id, _)| *id);
                 match found.and_then(|id| Some((id, self.subscriptions.remove(&id)?))) {
                     Some((id, subscription)) => {
                         self.handle.unsubscribe(SubscriberId(id), &self.outlet);
                         self.say(subscription.unsubscribed());
                     }
-                    None => self.say(Wrong::no_such(&spuid, alias.as_deref()).text()),
+                    None => self.say(SepaError::no_such(&spuid, alias.as_deref()).text()),
                 }
             }
         }
@@ -179,8 +181,8 @@ impl Socket {
                 self.say(subscription.begin(&subscribed.begun, is_return));
                 self.subscriptions.insert(subscribed.id.0, subscription);
             }
-            Ok(_) => self.say(Wrong::refused(&Refused::Closing, alias.as_deref()).text()),
-            Err(refused) => self.say(Wrong::refused(&refused, alias.as_deref()).text()),
+            Ok(_) => self.say(SepaError::refused(&Refused::Closing, alias.as_deref()).text()),
+            Err(refused) => self.say(SepaError::refused(&refused, alias.as_deref()).text()),
         }
     }
 
@@ -203,7 +205,8 @@ impl Socket {
             }
             SpaceNotification::Ended(error) => {
                 let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
-                let texts = [Wrong::ended(&words, subscription.alias.as_deref()).text(), subscription.unsubscribed()];
+                let texts =
+                    [SepaError::ended(&words, subscription.alias.as_deref()).text(), subscription.unsubscribed()];
                 self.subscriptions.remove(&id.0);
                 for text in texts {
                     self.say(text);

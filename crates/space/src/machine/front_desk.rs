@@ -17,7 +17,7 @@ use super::order::{Arrival, Job, Servers, Shape, Taken};
 use super::request::Refused;
 use super::request_queue::{Caller, Entered, RequestQueue};
 use super::task::PendingRequest;
-use super::writer::Hold;
+use super::writer::WriterWait;
 use crate::admission::SpaceAdmission;
 use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
 
@@ -161,7 +161,7 @@ impl<R, C> FrontDesk<R, C> {
     }
 
     /// What the writer does next, while it waits for this. Those that waited too long are at [`FrontDesk::drain`] then.
-    pub(crate) fn next_write(&mut self, now: Timestamp, hold: Hold) -> NextWrite<R, C> {
+    pub(crate) fn next_write(&mut self, now: Timestamp, hold: WriterWait) -> NextWrite<R, C> {
         if self.is_closing {
             return NextWrite::End;
         }
@@ -171,15 +171,15 @@ impl<R, C> FrontDesk<R, C> {
         if let Some(control) = self.controls.pop_front() {
             return NextWrite::Control(control);
         }
-        if hold != Hold::Settling
+        if hold != WriterWait::Settling
             && let Some(taken) = self.writers.take(now)
         {
             return NextWrite::Work(Box::new(taken));
         }
         match hold {
-            Hold::Free => NextWrite::Wait(None),
-            Hold::Settling | Hold::Stuck if !self.is_stored => NextWrite::Wait(Some(LOOK_INTERVAL)),
-            Hold::Gathering | Hold::Settling | Hold::Stuck => {
+            WriterWait::Free => NextWrite::Wait(None),
+            WriterWait::Settling | WriterWait::Stuck if !self.is_stored => NextWrite::Wait(Some(LOOK_INTERVAL)),
+            WriterWait::Gathering | WriterWait::Settling | WriterWait::Stuck => {
                 self.is_stored = false;
                 NextWrite::Look
             }

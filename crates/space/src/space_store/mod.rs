@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use tidegate_graph::SpaceLimits;
 use tidegate_store::disk::Disk;
 use tidegate_store::{
-    Durability, Health, KeptBatch, Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, Say,
-    StoreConfig, StoreError, StoreReport, TroubleMemory, WriterOptions,
+    Durability, Health, KeptBatch, Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport,
+    StoreConfig, StoreError, StoreReport, TroubleMemory, TroubleNews, WriterOptions,
 };
 use tracing::{error, info};
 
@@ -137,15 +137,15 @@ impl SpaceStore {
         let health = self.with(LogWriter::health)?;
         let dir = self.config.dir.display();
         match (lock(&self.said).hear(&health), &health) {
-            (Some(Say::Trouble), Health::Failed { why, .. }) => error!(
+            (Some(TroubleNews::Trouble), Health::Failed { why, .. }) => error!(
                 event = "store_error", why, %dir,
                 "the smart space cannot be written; no change of it is confirmed until that is over"
             ),
-            (Some(Say::Trouble), Health::Full { why }) => error!(
+            (Some(TroubleNews::Trouble), Health::Full { why }) => error!(
                 event = "store_full", why, %dir,
                 "the smart space takes only what makes it smaller until that is over"
             ),
-            (Some(Say::Over), _) => info!(event = "store_recovered", "the smart space is written again"),
+            (Some(TroubleNews::Over), _) => info!(event = "store_recovered", "the smart space is written again"),
             _ => {}
         }
         Some(health)

@@ -23,7 +23,7 @@ use super::buffer::{Buffer, READ_BYTES};
 use super::plan::{Plan, PlanStep, ReplyForm, header_of, look};
 use super::read::{AnswerKind, ReadOutcome, Understood, WaitingFor, class_of, discard, understand};
 use super::write::{self, SsapSubscription};
-use super::{Farewell, SsapState, subscription_name, uuid};
+use super::{SsapState, SubscriptionEnd, subscription_name, uuid};
 use crate::counts::Ssap;
 use crate::limits::{
     BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_TIME,
@@ -37,7 +37,7 @@ use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, SpaceRe
 use crate::panics::{Panicked, Part};
 
 /// A request that was started.
-struct Started {
+struct StartedRequest {
     header: SsapHeader,
     kind: AnswerKind,
     /// Its client wants to know about pace.
@@ -55,11 +55,11 @@ struct SsapConnection {
     buffer: Buffer,
     /// What was read and cannot begin yet.
     parked: Option<Plan>,
-    under_way: VecDeque<Started>,
+    under_way: VecDeque<StartedRequest>,
     are_changes: bool,
     subscriptions: HashMap<u64, SsapSubscription>,
     outlet: Arc<NotificationOutlet>,
-    farewell: mpsc::Sender<Farewell>,
+    farewell: mpsc::Sender<SubscriptionEnd>,
     out: String,
     /// Nothing more will be read.
     is_over: bool,
@@ -99,7 +99,7 @@ impl SsapConnection {
         peer: SocketAddr,
         door: Arc<SsapState>,
         outlet: Arc<NotificationOutlet>,
-        farewell: mpsc::Sender<Farewell>,
+        farewell: mpsc::Sender<SubscriptionEnd>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -129,7 +129,7 @@ impl SsapConnection {
         &mut self,
         mut reader: OwnedReadHalf,
         mut inlet: NotificationInlet,
-        mut farewells: mpsc::Receiver<Farewell>,
+        mut farewells: mpsc::Receiver<SubscriptionEnd>,
     ) -> Ended {
         let (mut piece, door) = (vec![0; READ_BYTES], Arc::clone(&self.door));
         loop {
@@ -317,7 +317,7 @@ impl SsapConnection {
             }
             PlanStep::Ask(ask, reply) => {
                 let waiting = WaitingFor::Asked(self.door.handle.start(ask, asker));
-                self.under_way.push_back(Started { header, kind: AnswerKind::Ask(reply), is_told, waiting });
+                self.under_way.push_back(StartedRequest { header, kind: AnswerKind::Ask(reply), is_told, waiting });
             }
             PlanStep::Subscribe(..) | PlanStep::Read(_) if self.has_too_many(&header) => {
                 let words = "too many subscriptions on this connection";
@@ -327,7 +327,7 @@ impl SsapConnection {
                 let (name, is_return) = (subscription_name(), seen.is_some());
                 let ask = SpaceRequest::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
                 let waiting = WaitingFor::Asked(self.door.handle.start(ask, asker));
-                self.under_way.push_back(Started {
+                self.under_way.push_back(StartedRequest {
                     header,
                     kind: AnswerKind::Subscribe(rows, is_return),
                     is_told,
@@ -339,7 +339,7 @@ impl SsapConnection {
                 let (length, class) = (bytes.len(), class_of(&header));
                 let work = move |limits: &QueryLimits| understand(&bytes, limits, &handle, outlet);
                 let waiting = WaitingFor::Read(self.door.handle.read(length, class, asker, work));
-                self.under_way.push_back(Started { header, kind: AnswerKind::Unread, is_told, waiting });
+                self.under_way.push_back(StartedRequest { header, kind: AnswerKind::Unread, is_told, waiting });
             }
         }
     }
@@ -402,7 +402,7 @@ impl SsapConnection {
     }
 
     fn answer(&mut self, outcome: Result<SpaceResponse, Refused>) {
-        let Some(Started { header, kind, is_told, .. }) = self.under_way.pop_front() else { return };
+        let Some(StartedRequest { header, kind, is_told, .. }) = self.under_way.pop_front() else { return };
         self.door.handle.note_ssap(&header, outcome.as_ref().map_or_else(Ssap::from, |_| Ssap::Done));
         match (kind, outcome) {
             (AnswerKind::Ask(reply), Ok(answered)) => {
@@ -464,7 +464,7 @@ impl SsapConnection {
     }
 
     /// The confirmation goes to the connection of the subscription, and nothing about it follows.
-    fn leave(&mut self, Farewell { name, request }: &Farewell) {
+    fn leave(&mut self, SubscriptionEnd { name, request }: &SubscriptionEnd) {
         let Some(id) = self.subscriptions.iter().find(|(_, it)| it.name == *name).map(|(id, _)| *id) else { return };
         if let Some(subscription) = self.subscriptions.remove(&id) {
             subscription.left(request, &mut self.out);
@@ -499,7 +499,7 @@ impl SsapConnection {
 }
 
 /// The answer to the request that is to be answered next; never, if there is none.
-async fn next(under_way: &mut VecDeque<Started>) -> (Result<SpaceResponse, Refused>, Option<Understood>) {
+async fn next(under_way: &mut VecDeque<StartedRequest>) -> (Result<SpaceResponse, Refused>, Option<Understood>) {
     match under_way.front_mut() {
         Some(started) => started.waiting.wait().await,
         None => std::future::pending().await,

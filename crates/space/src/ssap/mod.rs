@@ -30,12 +30,12 @@ pub(crate) struct SsapState {
     places: Arc<Places>,
     /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
     /// subscribers, at most.
-    subscriptions: Mutex<HashMap<String, mpsc::Sender<Farewell>>>,
+    subscriptions: Mutex<HashMap<String, mpsc::Sender<SubscriptionEnd>>>,
 }
 
 /// The end of a subscription, asked for by this request.
 #[derive(Debug)]
-pub(crate) struct Farewell {
+pub(crate) struct SubscriptionEnd {
     pub(crate) name: String,
     pub(crate) request: SsapHeader,
 }
@@ -52,16 +52,16 @@ impl SsapState {
     /// Tells the connection that has this subscription; false if there is none.
     pub(crate) fn end(&self, name: &str, request: &SsapHeader) -> bool {
         let connection = lock(&self.subscriptions).get(name).cloned();
-        let farewell = Farewell { name: name.to_owned(), request: request.clone() };
+        let farewell = SubscriptionEnd { name: name.to_owned(), request: request.clone() };
         connection.is_some_and(|connection| connection.try_send(farewell).is_ok())
     }
 
-    pub(crate) fn register(&self, name: &str, connection: &mpsc::Sender<Farewell>) {
+    pub(crate) fn register(&self, name: &str, connection: &mpsc::Sender<SubscriptionEnd>) {
         lock(&self.subscriptions).insert(name.to_owned(), connection.clone());
     }
 
     /// This connection does not have it any more; another one may.
-    pub(crate) fn forget(&self, name: &str, connection: &mpsc::Sender<Farewell>) {
+    pub(crate) fn forget(&self, name: &str, connection: &mpsc::Sender<SubscriptionEnd>) {
         let mut subscriptions = lock(&self.subscriptions);
         if subscriptions.get(name).is_some_and(|other| other.same_channel(connection)) {
             subscriptions.remove(name);

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{AccessPolicy, Binds, Bound, Doors, Everybody, Service, SpaceHandle};
+use tidegate_space::{AccessPolicy, BoundSockets, Everybody, Service, SpaceAddresses, SpaceHandle, SpaceListeners};
 
 /// A guard only: whoever waits so long waits for nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Broker {
     // Dropped in this order: the doors first.
-    pub(crate) doors: Doors,
+    pub(crate) doors: SpaceListeners,
     pub(crate) service: Service,
 }
 
@@ -26,8 +26,8 @@ pub(crate) fn start() -> Broker {
 pub(crate) fn start_with(limits: SpaceLimits, policy: Arc<dyn AccessPolicy>) -> Broker {
     let free = Some("127.0.0.1:0".parse().unwrap());
     let service = Service::start(limits).unwrap();
-    let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
-    let doors = Doors::start(bound, &service.handle(), policy).unwrap();
+    let bound = BoundSockets::open(SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() }).unwrap();
+    let doors = SpaceListeners::start(bound, &service.handle(), policy).unwrap();
     Broker { doors, service }
 }
 

@@ -52,13 +52,13 @@ impl DiskFault {
 /// The disk: keep one handle to break it, and give another, from [`SimDisk::boot`], to the log.
 #[derive(Debug)]
 pub struct SimDisk {
-    machine: Arc<Mutex<Machine>>,
+    machine: Arc<Mutex<SimulatedMachine>>,
     /// Handles from before a crash are dead: a process does not write after the power went.
     life: u64,
 }
 
 #[derive(Debug, Default)]
-struct Machine {
+struct SimulatedMachine {
     /// Crashes so far.
     life: u64,
     files: BTreeMap<u64, SimFile>,
@@ -91,7 +91,7 @@ struct SimFile {
 impl SimDisk {
     /// An empty one.
     pub fn new(seed: u64) -> Self {
-        let machine = Machine { random: seed, ..Machine::default() };
+        let machine = SimulatedMachine { random: seed, ..SimulatedMachine::default() };
         Self { machine: Arc::new(Mutex::new(machine)), life: 0 }
     }
 
@@ -102,11 +102,11 @@ impl SimDisk {
         Self { machine: Arc::clone(&self.machine), life }
     }
 
-    fn machine(&self) -> MutexGuard<'_, Machine> {
+    fn machine(&self) -> MutexGuard<'_, SimulatedMachine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn alive(&self) -> io::Result<MutexGuard<'_, Machine>> {
+    fn alive(&self) -> io::Result<MutexGuard<'_, SimulatedMachine>> {
         let machine = self.machine();
         if machine.life == self.life { Ok(machine) } else { Err(DiskFault::Device.error()) }
     }
@@ -158,7 +158,7 @@ impl SimDisk {
     }
 }
 
-impl Machine {
+impl SimulatedMachine {
     fn chance(&mut self) -> u64 {
         // splitmix64
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);

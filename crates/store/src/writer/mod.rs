@@ -23,10 +23,10 @@ use crate::file::FileId;
 use crate::frame::RecordBatch;
 use crate::limits::GATHER_MAX;
 use crate::log::{Log, Position};
-use crate::mark::Mark;
+use crate::mark::SyncMark;
 use crate::metrics::LogMetrics;
 use crate::read::{Moves, RecordReader};
-use crate::vital::Vital;
+use crate::vital::VitalThread;
 use queue::{Mailbox, Submitted, WriterCommand, WriterShared, give_back};
 use thread::Thread;
 
@@ -211,7 +211,7 @@ impl LogWriter {
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || {
-                let _vital = options.is_vital.then(Vital::guard);
+                let _vital = options.is_vital.then(VitalThread::guard);
                 let ran = catch_unwind(AssertUnwindSafe(|| worker.run::<S>()));
                 match ran {
                     Err(panic) if options.is_vital => resume_unwind(panic),
@@ -316,7 +316,7 @@ pub struct Sealed {
     /// Names of the files that hold everything until then.
     pub files: Vec<FileId>,
     /// How far the newest of them goes.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<SyncMark>,
 }
 
 impl Drop for Sealed {

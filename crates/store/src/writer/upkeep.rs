@@ -12,7 +12,7 @@ use crate::compact::{Compacted, LogState};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileId, Location};
-use crate::vital::Vital;
+use crate::vital::VitalThread;
 
 /// A compaction that failed is not tried again before.
 const COMPACTION_PAUSE: Duration = Duration::from_secs(30);
@@ -76,7 +76,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
             Ok(job) => {
                 let (shared, is_vital) = (Arc::clone(&self.shared), self.is_vital());
                 let work = move || {
-                    let _vital = is_vital.then(Vital::guard);
+                    let _vital = is_vital.then(VitalThread::guard);
                     let ran = catch_unwind(AssertUnwindSafe(|| job.run::<S>()));
                     let result = match ran {
                         Err(panic) if is_vital => resume_unwind(panic),

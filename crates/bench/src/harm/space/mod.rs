@@ -83,14 +83,14 @@ pub(super) struct SpaceScenario {
 #[derive(Debug)]
 pub(super) struct SpaceRow {
     pub(super) scenario: &'static SpaceScenario,
-    on: Vec<Once>,
-    off: Vec<Once>,
+    on: Vec<SpaceRun>,
+    off: Vec<SpaceRun>,
     pub(super) verdict: HarmVerdict,
 }
 
 /// One run.
 #[derive(Clone, Debug)]
-struct Once {
+struct SpaceRun {
     /// Of each kind of askers.
     figures: Vec<Figures>,
     /// Seconds until the bulk load was done; infinite if it was refused, none if there is none.
@@ -120,7 +120,7 @@ pub(super) fn run(scenario: &'static SpaceScenario, stop: &Stop, phases: Phases)
     Ok(row)
 }
 
-fn once(scenario: &SpaceScenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<Once> {
+fn once(scenario: &SpaceScenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<SpaceRun> {
     let broker = process::start_space(settings)?;
     let at = broker.space.context("no smart space")?;
     let mut loader = Http::connect(at)?;
@@ -160,7 +160,7 @@ fn once(scenario: &SpaceScenario, settings: &[&str], phases: Phases, stop: &Stop
         }
         tally.figures()
     };
-    Ok(Once { figures: scenario.askers.iter().map(tally).collect(), load_s })
+    Ok(SpaceRun { figures: scenario.askers.iter().map(tally).collect(), load_s })
 }
 
 /// What is not asked over and over: the load, and how long that took, and the standing query.
@@ -199,13 +199,14 @@ pub(super) fn lines(row: &SpaceRow) -> String {
     let mut text = format!("{}: {}\n", row.scenario.name, row.scenario.about);
     for (place, askers) in row.scenario.askers.iter().enumerate() {
         let side = if askers.side == CohortSide::Innocent { "" } else { " (guilty)" };
-        let of =
-            |runs: &[Once]| -> Vec<Figures> { runs.iter().filter_map(|run| run.figures.get(place)).copied().collect() };
+        let of = |runs: &[SpaceRun]| -> Vec<Figures> {
+            runs.iter().filter_map(|run| run.figures.get(place)).copied().collect()
+        };
         text.push_str(&report::line(&format!("{}{side}", askers.name), "on", &of(&row.on)));
         text.push_str(&report::line("", "off", &of(&row.off)));
     }
     if row.scenario.bulk > 0 {
-        let loads = |runs: &[Once]| report::spread(&runs.iter().filter_map(|run| run.load_s).collect::<Vec<_>>());
+        let loads = |runs: &[SpaceRun]| report::spread(&runs.iter().filter_map(|run| run.load_s).collect::<Vec<_>>());
         // Writing into a string cannot fail.
         let _ = writeln!(text, "  the load took {} s on, {} s off (–: refused)", loads(&row.on), loads(&row.off));
     }
@@ -215,7 +216,7 @@ pub(super) fn lines(row: &SpaceRow) -> String {
 
 /// A row as JSON.
 pub(super) fn json(row: &SpaceRow) -> Value {
-    let run = |run: &Once| -> Value {
+    let run = |run: &SpaceRun| -> Value {
         let asker = |(askers, figures): (&Askers, &Figures)| {
             json!({
                 "askers": askers.name,

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::driver::address::{BrokerUrl, within};
-use crate::driver::tls::{Road, Stream};
+use crate::driver::tls::{BrokerRoute, Stream};
 use crate::error::Error;
 use crate::limits::{CONNECT_TIMEOUT, WRITE_BYTES, WRITE_TIMEOUT};
 
@@ -29,7 +29,7 @@ pub(super) struct MqttLink {
 }
 
 impl MqttLink {
-    pub(super) async fn open(road: &Road) -> Result<Self, Error> {
+    pub(super) async fn open(road: &BrokerRoute) -> Result<Self, Error> {
         let (address, stream) = (&road.address, road.open().await?);
         // Small: what waits for the socket waits in the session.
         let (writer, mut chunks) = mpsc::channel::<Vec<u8>>(4);

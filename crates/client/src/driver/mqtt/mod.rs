@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use self::task::{MqttCommand, MqttTask};
 use super::address::{BrokerUrl, within};
 use super::events::{Events, Notices};
-use super::tls::Road;
+use super::tls::BrokerRoute;
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, CHANNEL, RECEIVE_MAX};
 use crate::session::mqtt::{MqttConfig, MqttMessage, MqttSession};
@@ -113,7 +113,7 @@ impl Mqtt {
     pub async fn connect_with(address: &str, config: MqttConfig) -> Result<Self, Error> {
         let address = BrokerUrl::read(address, PORTS)?;
         let config = MqttConfig { user: config.user.or_else(|| address.user.clone()), ..config };
-        let (road, notices) = (Road::new(address, config.ca.as_deref())?, Arc::new(Notices::default()));
+        let (road, notices) = (BrokerRoute::new(address, config.ca.as_deref())?, Arc::new(Notices::default()));
         let (commands, orders) = mpsc::channel(CHANNEL);
         let (inbox, messages) = mpsc::channel(RECEIVE_MAX.into());
         let (connected, answer) = oneshot::channel();

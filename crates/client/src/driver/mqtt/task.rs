@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use super::link::MqttLink;
 use super::{MqttStats, PublishAck, PublishError};
 use crate::driver::events::Notices;
-use crate::driver::tls::Road;
+use crate::driver::tls::BrokerRoute;
 use crate::driver::{DriverClock, chance};
 use crate::error::Error;
 use crate::limits::{FILTERS_MAX, INBOX_MAX, OUTPUT_BYTES_MAX};
@@ -31,7 +31,7 @@ pub(super) enum MqttCommand {
 }
 
 pub(super) struct MqttTask {
-    road: Road,
+    road: BrokerRoute,
     session: MqttSession,
     clock: DriverClock,
     rng: Xoshiro256PlusPlus,
@@ -55,14 +55,14 @@ pub(super) struct MqttTask {
 }
 
 /// Whether there is anybody left to work for.
-enum Over {
+enum TaskEnd {
     Lost,
     Closed,
 }
 
 impl MqttTask {
     pub(super) fn new(
-        road: Road,
+        road: BrokerRoute,
         session: MqttSession,
         orders: mpsc::Receiver<MqttCommand>,
         inbox: mpsc::Sender<MqttMessage>,
@@ -94,7 +94,7 @@ impl MqttTask {
         loop {
             match Box::pin(MqttLink::open(&self.road)).await {
                 Ok(link) => {
-                    if let Over::Closed = self.serve(link).await {
+                    if let TaskEnd::Closed = self.serve(link).await {
                         return;
                     }
                     self.notices.tell(None, EventKind::Cut);
@@ -120,28 +120,28 @@ impl MqttTask {
             let delay = self.session.handle_lost(now, self.hints.take().as_ref(), &mut self.rng);
             info!(event = "mqtt_lost", address = %self.road.address.authority(), ?delay);
             self.notices.tell(None, EventKind::Returning { after: delay });
-            if let Over::Closed = self.wait(delay).await {
+            if let TaskEnd::Closed = self.wait(delay).await {
                 return;
             }
         }
     }
 
     /// Takes orders while there is no connection.
-    async fn wait(&mut self, delay: std::time::Duration) -> Over {
+    async fn wait(&mut self, delay: std::time::Duration) -> TaskEnd {
         let until = self.clock.instant(self.clock.now() + delay);
         loop {
             tokio::select! {
                 order = self.orders.recv(), if self.held.is_none() => match order {
                     Some(order) => self.obey(order),
-                    None => return Over::Closed,
+                    None => return TaskEnd::Closed,
                 },
-                () = sleep_until(until) => return Over::Lost,
+                () = sleep_until(until) => return TaskEnd::Lost,
             }
             self.tell();
         }
     }
 
-    async fn serve(&mut self, link: MqttLink) -> Over {
+    async fn serve(&mut self, link: MqttLink) -> TaskEnd {
         let MqttLink { mut reader, writer } = link;
         let inbox = self.inbox.clone();
         self.session.handle_opened(self.clock.now());
@@ -166,7 +166,7 @@ impl MqttTask {
                         self.session.goodbye();
                         self.output.extend(self.session.take_output());
                         let _ = writer.send(std::mem::take(&mut self.output)).await;
-                        return Over::Closed;
+                        return TaskEnd::Closed;
                     };
                     self.obey(order);
                 }
@@ -194,7 +194,7 @@ impl MqttTask {
             }
             self.tell();
             if !goes_on {
-                return Over::Lost;
+                return TaskEnd::Lost;
             }
         }
     }

@@ -176,7 +176,7 @@ struct WaitingPublish {
 }
 
 #[derive(Clone, Debug)]
-struct Flight {
+struct InFlight {
     token: Token,
     message: MqttMessage,
     sent: Timestamp,
@@ -203,7 +203,7 @@ pub struct MqttSession {
     events: VecDeque<MqttEvent>,
     backlog: VecDeque<WaitingPublish>,
     backlog_bytes: usize,
-    flights: BTreeMap<PacketId, Flight>,
+    flights: BTreeMap<PacketId, InFlight>,
     /// Flights of an earlier connection that have not been sent on this one, in order.
     again: VecDeque<PacketId>,
     /// The broker has kept its session, and may have seen them.
@@ -410,7 +410,7 @@ impl MqttSession {
         self.last_sent = now;
         match id {
             Some(id) => {
-                self.flights.insert(id, Flight { token, message, sent: now, is_released: false });
+                self.flights.insert(id, InFlight { token, message, sent: now, is_released: false });
             }
             None => self.events.push_back(MqttEvent::Published { token, after: Duration::ZERO }),
         }

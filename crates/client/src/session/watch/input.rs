@@ -7,7 +7,7 @@ use tidegate_control::hints::Hints;
 use tidegate_control::pacer::{Level, Outcome};
 use tidegate_control::rand_core::Rng;
 
-use super::{Asking, Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, Watch, WatchCheck};
+use super::{Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, OpenCheck, Watch, WatchCheck};
 use crate::limits::{GRACE, MISSED_MAX, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
 use crate::session::row::{Delta, Row, View};
 
@@ -60,7 +60,7 @@ impl Watch {
     }
 
     /// The check of this number, if it is the one under way.
-    fn take_asking(&mut self, attempt: Attempt) -> Option<Box<Asking>> {
+    fn take_asking(&mut self, attempt: Attempt) -> Option<Box<OpenCheck>> {
         match &self.check {
             WatchCheck::Asking(asking) if asking.attempt == attempt => {}
             _ => return None,
@@ -173,7 +173,7 @@ impl Watch {
 
     fn on_whole<R: Rng + ?Sized>(
         &mut self,
-        asking: &Asking,
+        asking: &OpenCheck,
         rows: Vec<Row>,
         hints: Hints,
         now: Timestamp,
@@ -216,7 +216,7 @@ impl Watch {
     /// `told` leads from the view to the state of that number; notifications of meanwhile are contained in it.
     fn on_missed<R: Rng + ?Sized>(
         &mut self,
-        asking: &Asking,
+        asking: &OpenCheck,
         sequence: u64,
         told: Option<Delta>,
         hints: Hints,

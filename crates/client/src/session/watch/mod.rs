@@ -73,7 +73,7 @@ struct WatchSubscription {
 #[derive(Clone, Debug)]
 enum WatchCheck {
     Idle,
-    Asking(Box<Asking>),
+    Asking(Box<OpenCheck>),
     /// The answer is not the view: a notification may still be on its way.
     Settling {
         until: Timestamp,
@@ -99,7 +99,7 @@ enum WatchCheck {
 }
 
 #[derive(Clone, Debug)]
-struct Asking {
+struct OpenCheck {
     attempt: Attempt,
     sent: Timestamp,
     /// States that the view went through since.
@@ -248,7 +248,7 @@ impl Watch {
         let attempt = self.attempt();
         let live = self.subscription.live;
         self.begin();
-        self.check = WatchCheck::Asking(Box::new(Asking {
+        self.check = WatchCheck::Asking(Box::new(OpenCheck {
             attempt,
             sent: now,
             trail: vec![self.view.print()],

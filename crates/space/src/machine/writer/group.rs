@@ -13,7 +13,7 @@ use crate::machine::task::PendingRequest;
 
 /// What the writer waits for beside requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum WriterWait {
     /// Nothing.
     Free,
     /// It takes what is there, to have it kept together, and waits for nothing more.
@@ -42,18 +42,18 @@ pub(crate) struct CommitGroup<R, C> {
     pub(crate) before: Snapshot,
     pub(crate) since: Timestamp,
     pub(crate) done: Vec<DoneRequest<R, C>>,
-    pub(crate) hold: Hold,
+    pub(crate) hold: WriterWait,
 }
 
 impl<R, C> CommitGroup<R, C> {
     pub(crate) fn new(before: Snapshot, since: Timestamp) -> Self {
-        Self { before, since, done: Vec::new(), hold: Hold::Gathering }
+        Self { before, since, done: Vec::new(), hold: WriterWait::Gathering }
     }
 
     pub(crate) fn push(&mut self, now: Timestamp, done: DoneRequest<R, C>) {
         self.done.push(done);
         if self.done.len() >= GROUP_MAX || now.since(self.since) >= GROUP_TIME {
-            self.hold = Hold::Settling;
+            self.hold = WriterWait::Settling;
         }
     }
 }

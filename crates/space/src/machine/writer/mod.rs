@@ -24,7 +24,7 @@ use tidegate_graph::{Evaluated, GraphError, GraphSpace, QuadDelta, RuleId, Snaps
 use group::{CommitGroup, DoneRequest, share};
 use standing::PendingEvaluations;
 
-pub(crate) use group::Hold;
+pub(crate) use group::WriterWait;
 
 use super::condition::Condition;
 use super::order::{Job, Taken};
@@ -174,8 +174,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// What it waits for beside requests.
-    pub(crate) fn hold(&self) -> Hold {
-        self.group.as_ref().map_or(Hold::Free, |group| group.hold)
+    pub(crate) fn hold(&self) -> WriterWait {
+        self.group.as_ref().map_or(WriterWait::Free, |group| group.hold)
     }
 
     /// The data as they are for everybody else.
@@ -224,7 +224,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         match () {
             () if is_subscription && task.requester.is_gone() || !task.requester.begin() => Some(Refused::Late),
             // What a subscription begins with must not be more than everybody sees.
-            () if self.hold() == Hold::Stuck || !is_subscription && self.is_unwritable(&task.ask) => {
+            () if self.hold() == WriterWait::Stuck || !is_subscription && self.is_unwritable(&task.ask) => {
                 Some(Refused::Unwritable)
             }
             () => None,
@@ -273,14 +273,14 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// The store is not done yet.
     pub(crate) fn handle_store_busy(&mut self) {
         if let Some(group) = &mut self.group {
-            group.hold = Hold::Settling;
+            group.hold = WriterWait::Settling;
         }
     }
 
     /// The store fails. Whoever waits is told that it is not known what will be; when the store is well again, it is seen.
     pub(crate) fn handle_store_failed(&mut self) {
         let Some(group) = &mut self.group else { return };
-        group.hold = Hold::Stuck;
+        group.hold = WriterWait::Stuck;
         for DoneRequest { task, outcome, job, .. } in std::mem::take(&mut group.done) {
             if let Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), .. }) = &outcome {
                 self.leave(subscribed.id);

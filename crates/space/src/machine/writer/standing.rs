@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_graph::{Evaluated, Evaluation, Query};
 
-use super::{Hold, Writer, WriterWork};
+use super::{Writer, WriterWait, WriterWork};
 use crate::limits::STANDING_WAITING_MAX;
 use crate::machine::order::Taken;
 use crate::machine::request::{Refused, SpaceRequest, Watched};
@@ -34,7 +34,9 @@ impl<R, C> Default for PendingEvaluations<R, C> {
 impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// Keeps a subscription back until its query has been evaluated; gives it back if it need not be.
     pub(super) fn keep_back(&mut self, taken: Taken<PendingRequest<R, C>>) -> Option<Taken<PendingRequest<R, C>>> {
-        let Some(query) = query_of(&taken.value).filter(|_| self.hold() != Hold::Stuck) else { return Some(taken) };
+        let Some(query) = query_of(&taken.value).filter(|_| self.hold() != WriterWait::Stuck) else {
+            return Some(taken);
+        };
         let is_new = self.space.needs_evaluation(query);
         if !is_new && !self.space.is_behind(query) {
             return Some(taken);

@@ -25,15 +25,15 @@ pub(crate) enum Phase {
 
 /// `H` is what ends a connection.
 #[derive(Debug)]
-pub(crate) struct Seats<H> {
-    taken: BTreeMap<u64, Seat<H>>,
+pub(crate) struct ConnectionTable<H> {
+    taken: BTreeMap<u64, TrackedConnection<H>>,
     next: u64,
     /// Counts changes: the only notion of time.
     changes: u64,
 }
 
 #[derive(Debug)]
-struct Seat<H> {
+struct TrackedConnection<H> {
     from: IpAddr,
     phase: Phase,
     /// When the phase began.
@@ -41,13 +41,13 @@ struct Seat<H> {
     handle: H,
 }
 
-impl<H> Default for Seats<H> {
+impl<H> Default for ConnectionTable<H> {
     fn default() -> Self {
         Self { taken: BTreeMap::new(), next: 0, changes: 0 }
     }
 }
 
-impl<H> Seats<H> {
+impl<H> ConnectionTable<H> {
     /// Somebody has come, who gets a number. What ends whoever has to go for it is returned.
     pub(crate) fn enter(&mut self, from: IpAddr, handle: impl FnOnce(u64) -> H) -> Option<H> {
         let from = network(from);
@@ -62,7 +62,7 @@ impl<H> Seats<H> {
         let number = self.next;
         self.next += 1;
         self.changes += 1;
-        let seat = Seat { from, phase: Phase::Silent, since: self.changes, handle: handle(number) };
+        let seat = TrackedConnection { from, phase: Phase::Silent, since: self.changes, handle: handle(number) };
         self.taken.insert(number, seat);
         evicted
     }
@@ -105,8 +105,8 @@ impl<H> Seats<H> {
     }
 
     /// Who has to go first, of some: by phase, then of the address with the most silent ones, then the oldest.
-    fn least(&self, of: impl Fn(&Seat<H>) -> bool) -> Option<u64> {
-        let rank = |seat: &Seat<H>| (seat.phase, std::cmp::Reverse(self.silent(seat.from)), seat.since);
+    fn least(&self, of: impl Fn(&TrackedConnection<H>) -> bool) -> Option<u64> {
+        let rank = |seat: &TrackedConnection<H>| (seat.phase, std::cmp::Reverse(self.silent(seat.from)), seat.since);
         let candidates = self.taken.iter().filter(|(_, seat)| of(seat));
         candidates.min_by_key(|(_, seat)| rank(seat)).map(|(number, _)| *number)
     }
@@ -132,13 +132,13 @@ mod tests {
     }
 
     /// Enters `count` from one address; who had to go.
-    fn crowd(seats: &mut Seats<u64>, from: u8, count: usize) -> Vec<u64> {
+    fn crowd(seats: &mut ConnectionTable<u64>, from: u8, count: usize) -> Vec<u64> {
         (0..count).filter_map(|_| seats.enter(at(from), |number| number)).collect()
     }
 
     #[test]
     fn silent_ones_of_one_address_push_out_each_other_oldest_first() {
-        let mut seats = Seats::default();
+        let mut seats = ConnectionTable::default();
         let gone = crowd(&mut seats, 1, 3 * SILENT_PER_ADDRESS_MAX);
         assert_eq!(gone, (0..2 * SILENT_PER_ADDRESS_MAX as u64).collect::<Vec<_>>());
         assert_eq!(crowd(&mut seats, 2, 5), [0; 0], "nobody else's affair");
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_always_finds_a_place_and_those_who_ask_keep_theirs_before_the_silent() {
-        let mut seats = Seats::default();
+        let mut seats = ConnectionTable::default();
         seats.enter(at(9), |number| number);
         assert!(seats.turn(0, Phase::Asking));
         for from in 1..=20 {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn users_are_sure_of_their_places_and_leave_some_to_health_checks() {
-        let mut seats = Seats::default();
+        let mut seats = ConnectionTable::default();
         for number in 0..CONNECTIONS_MAX as u64 {
             seats.enter(at(number as u8), |number| number);
             assert_eq!(seats.turn(number, Phase::Known), number < KNOWN_MAX as u64);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_address_with_the_most_silent_ones_pays_for_a_full_house() {
-        let mut seats = Seats::default();
+        let mut seats = ConnectionTable::default();
         crowd(&mut seats, 1, 3);
         for from in 2.. {
             let left = CONNECTIONS_MAX - seats.len();
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn who_was_answered_is_as_new_as_a_newcomer() {
-        let mut seats = Seats::default();
+        let mut seats = ConnectionTable::default();
         crowd(&mut seats, 1, 2);
         assert!(seats.turn(0, Phase::Asking) && seats.turn(0, Phase::Silent));
         assert_eq!((seats.evict_silent(), seats.evict_silent(), seats.evict_silent()), (Some(1), Some(0), None));
