@@ -62,7 +62,7 @@ pub struct Progress {
     pub at_least: usize,
     /// Go on reading, or not.
     pub then: Then,
-    /// Units of work that it was; see [`Portion`].
+    /// Units of work that it was; see [`Portion`](crate::Portion).
     pub units: u32,
 }
 
