@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
 use serde_json::{Value, json};
-use tidegate_core::event::{Side, Stats};
+use tidegate_core::event::{LedgerSide, Stats};
 use tidegate_core::report::{ClientReport, ClientState};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -100,7 +100,7 @@ fn point(state: &AdminState, stats: &Stats, before: &Stats, seconds: f64) -> Poi
         rate(|stats| stats.publish_received),
         rate(|stats| stats.publish_passed),
         rate(|stats| stats.delivered),
-        rate(|stats| status::lost(stats, Side::In) + status::lost(stats, Side::Out)),
+        rate(|stats| status::lost(stats, LedgerSide::In) + status::lost(stats, LedgerSide::Out)),
         rate(|stats| stats.publish_refused),
         rate(|stats| stats.bytes_received),
         rate(|stats| stats.bytes_sent),

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use axum::extract::State;
 use axum::http::StatusCode;
 use tidegate_broker::{ExtraMetric, Handle, PressureReport};
-use tidegate_core::event::{ClassStats, Side, Stats};
+use tidegate_core::event::{ClassStats, LedgerSide, Stats};
 use tidegate_core::ledger::Loss;
 use tidegate_core::measures::{CLOSED, Measures};
 
@@ -225,7 +225,7 @@ fn dropped() -> impl Iterator<Item = Loss> {
             Loss::Repeated | Loss::Denied | Loss::Rejected | Loss::Refused | Loss::MemoryIn | Loss::StoreError
         )
     };
-    Loss::ALL.into_iter().filter(move |loss| loss.side() == Side::Out || !is_told(loss))
+    Loss::ALL.into_iter().filter(move |loss| loss.side() == LedgerSide::Out || !is_told(loss))
 }
 
 fn reason(loss: Loss) -> &'static str {

@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 use tidegate_broker::ask::Closed;
 use tidegate_control::pressure::Cause;
-use tidegate_core::event::{ClassStats, Side, Stats};
+use tidegate_core::event::{ClassStats, LedgerSide, Stats};
 use tidegate_core::ledger::Loss;
 
 use crate::clients::{worst, worst_closed};
@@ -61,7 +61,7 @@ pub(crate) fn summary(state: &AdminState) -> Value {
             "received": rate(|stats| stats.publish_received),
             "passed": rate(|stats| stats.publish_passed),
             "delivered": rate(|stats| stats.delivered),
-            "lost": rate(|stats| lost(stats, Side::In) + lost(stats, Side::Out)),
+            "lost": rate(|stats| lost(stats, LedgerSide::In) + lost(stats, LedgerSide::Out)),
             "bytes_received": rate(|stats| stats.bytes_received),
             "bytes_sent": rate(|stats| stats.bytes_sent),
         },
@@ -125,7 +125,7 @@ fn pressure(state: &AdminState) -> Value {
 
 /// The two sums, and whether they are right.
 fn ledger(stats: &Stats) -> Value {
-    let losses = |side: Side| -> Map<String, Value> {
+    let losses = |side: LedgerSide| -> Map<String, Value> {
         let counted = Loss::ALL.into_iter().filter(|loss| loss.side() == side && loss.count(stats) > 0);
         counted.map(|loss| (loss.name().to_owned(), json!(loss.count(stats)))).collect()
     };
@@ -136,14 +136,14 @@ fn ledger(stats: &Stats) -> Value {
             "passed": stats.publish_passed,
             "held": stats.held_messages,
             "held_ever": stats.publish_held,
-            "lost": losses(Side::In),
+            "lost": losses(LedgerSide::In),
         },
         "out": {
             "deliveries": stats.deliveries,
             "delivered": stats.delivered,
             "queued": stats.queued_messages,
             "inflight": stats.inflight_messages,
-            "lost": losses(Side::Out),
+            "lost": losses(LedgerSide::Out),
         },
         "between_shards": stats.dropped_shard_full,
         "wills_denied": stats.wills_denied,
@@ -151,7 +151,7 @@ fn ledger(stats: &Stats) -> Value {
 }
 
 /// Repetitions are not losses.
-pub(crate) fn lost(stats: &Stats, side: Side) -> u64 {
+pub(crate) fn lost(stats: &Stats, side: LedgerSide) -> u64 {
     let counts = |loss: &&Loss| loss.side() == side && **loss != Loss::Repeated;
     Loss::ALL.iter().filter(counts).map(|loss| loss.count(stats)).sum()
 }
@@ -164,7 +164,7 @@ pub(crate) async fn drops(State(state): State<Arc<AdminState>>) -> Answered {
             let new = loss.count(&stats).saturating_sub(loss.count(&before));
             json!({
                 "reason": loss.name(),
-                "side": if loss.side() == Side::In { "in" } else { "out" },
+                "side": if loss.side() == LedgerSide::In { "in" } else { "out" },
                 "messages": loss.count(&stats),
                 "rate": view::rounded(new as f64 / seconds),
                 "meaning": meaning(loss),

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use tidegate_broker::ask::Closed;
-use tidegate_core::event::Side;
+use tidegate_core::event::LedgerSide;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport};
 
@@ -34,8 +34,8 @@ pub(crate) fn client(state: &AdminState, client: &ClientReport) -> Value {
         "received": client.ledger.received,
         "passed": client.ledger.passed,
         "delivered": client.ledger.delivered,
-        "lost_in": client.ledger.lost_on(Side::In),
-        "lost_out": client.ledger.lost_on(Side::Out),
+        "lost_in": client.ledger.lost_on(LedgerSide::In),
+        "lost_out": client.ledger.lost_on(LedgerSide::Out),
         "drops": drops(&client.ledger),
         "bytes_received": client.ledger.bytes_received,
         "bytes_sent": client.ledger.bytes_sent,
@@ -72,20 +72,20 @@ fn ledger(client: &ClientReport) -> Value {
             "received": received,
             "passed": passed,
             "held": held,
-            "lost": losses(&client.ledger, Side::In),
+            "lost": losses(&client.ledger, LedgerSide::In),
         },
         "out": {
             "deliveries": deliveries,
             "delivered": delivered,
             "queued": client.queued.0,
             "inflight": client.inflight,
-            "lost": losses(&client.ledger, Side::Out),
+            "lost": losses(&client.ledger, LedgerSide::Out),
         },
     })
 }
 
 /// Reasons that occurred, with their numbers.
-pub(crate) fn losses(ledger: &Ledger, side: Side) -> Map<String, Value> {
+pub(crate) fn losses(ledger: &Ledger, side: LedgerSide) -> Map<String, Value> {
     let counted = Loss::ALL.into_iter().filter(|loss| loss.side() == side && ledger.lost(*loss) > 0);
     counted.map(|loss| (loss.name().to_owned(), json!(ledger.lost(loss)))).collect()
 }
@@ -104,8 +104,8 @@ pub(crate) fn closed(state: &AdminState, closed: &Closed) -> Value {
         "reason": &*closed.why,
         "received": parting.ledger.received,
         "delivered": parting.ledger.delivered,
-        "lost_in": parting.ledger.lost_on(Side::In),
-        "lost_out": parting.ledger.lost_on(Side::Out),
+        "lost_in": parting.ledger.lost_on(LedgerSide::In),
+        "lost_out": parting.ledger.lost_on(LedgerSide::Out),
         "drops": drops(&parting.ledger),
         "bytes_received": parting.ledger.bytes_received,
         "bytes_sent": parting.ledger.bytes_sent,
@@ -114,7 +114,7 @@ pub(crate) fn closed(state: &AdminState, closed: &Closed) -> Value {
 
 /// Messages of this client that were lost, on whichever side.
 pub(crate) fn drops(ledger: &Ledger) -> u64 {
-    ledger.lost_on(Side::In) + ledger.lost_on(Side::Out)
+    ledger.lost_on(LedgerSide::In) + ledger.lost_on(LedgerSide::Out)
 }
 
 /// Messages per second that are usual for it.

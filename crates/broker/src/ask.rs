@@ -11,7 +11,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::report::{ClientDetail, ClientReport, Parting};
 use tidegate_core::retained::RetainedReport;
 use tidegate_core::sample::TopicsReport;
-use tidegate_core::{Arrivals, Shard};
+use tidegate_core::{RecordedArrivals, Shard};
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::departed::Departed;
@@ -79,7 +79,7 @@ pub enum Answer {
     /// Topics of late.
     Topics(Box<TopicsReport>),
     /// When messages came.
-    Arrivals(Arrivals),
+    Arrivals(RecordedArrivals),
     /// A page of retained messages.
     Retained {
         /// In the order of their topics.

@@ -14,7 +14,7 @@ use tidegate_core::classes::PriorityMode;
 use tidegate_core::event::Why;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::{ConnId, Shard};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
     SubscriptionList, SubscriptionOptions, TopicFilter, TopicFilters, Unsubscribe, Version,
@@ -58,7 +58,7 @@ impl Rig {
             password: None,
         };
         let identity = Identity { user: None, peer: "bench".into(), listener: "mqtt" };
-        let conn = self.shard.handle_connect(&Hello { connect: &connect, client_id, identity }, self.now).unwrap();
+        let conn = self.shard.handle_connect(&MqttHello { connect: &connect, client_id, identity }, self.now).unwrap();
         self.flush();
         conn
     }

@@ -16,7 +16,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{QoS, TopicFilter};
 
 use crate::limits::{BURST_STEPS_MAX, BURST_STEPS_PER_TURN_MAX};
-use crate::retained::{Step, Walk};
+use crate::retained::{Walk, WalkStep};
 use crate::session::{Queued, SubscriptionIds};
 use crate::state::ShardState;
 
@@ -81,9 +81,9 @@ impl ShardState {
             }
             *steps -= 1;
             let message = match self.retained.step(walk, now) {
-                Step::Found(message) => message,
-                Step::Nothing => continue,
-                Step::End => return Left::Done,
+                WalkStep::Found(message) => message,
+                WalkStep::Nothing => continue,
+                WalkStep::End => return Left::Done,
             };
             let qos = message.view().qos.min(wish.qos);
             if qos > QoS::AtMostOnce && !session.has_window() {

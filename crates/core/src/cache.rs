@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::QoS;
 use crate::between::ShardSet;
 use crate::limits::{CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
 use crate::session::SubscriptionIds;
-use crate::subscriptions::{Changes, GroupId, Matches, Subscriptions, Watch, Wish};
+use crate::subscriptions::{Changes, GroupId, Matches, SubscriberOptions, Subscriptions, TopicWatch};
 use crate::tap::Taps;
 
 /// One receiver of a topic, with its overlapping subscriptions made one: the best QoS, all identifiers.
@@ -36,18 +36,18 @@ pub(crate) struct Route {
     /// Somebody outside wants to see it.
     pub(crate) is_tapped: bool,
     /// What it depends on.
-    watch: Watch,
+    watch: TopicWatch,
 }
 
 #[derive(Debug)]
 pub(crate) struct MatchCache {
-    routes: HashMap<Box<str>, Entry, FixedState>,
+    routes: HashMap<Box<str>, CachedRoute, FixedState>,
     /// What all of them cost.
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CachedRoute {
     route: Arc<Route>,
     /// Changes after which it was still good.
     checked_at: u64,
@@ -93,7 +93,7 @@ impl MatchCache {
             self.clear();
         }
         self.bytes += bytes;
-        let entry = Entry { route: Arc::clone(route), checked_at: changes.total() };
+        let entry = CachedRoute { route: Arc::clone(route), checked_at: changes.total() };
         if let Some(stale) = self.routes.insert(topic.into(), entry) {
             self.bytes -= cost(topic, &stale.route);
         }
@@ -103,7 +103,7 @@ impl MatchCache {
 /// What it costs to remember a match.
 fn cost(topic: &str, route: &Route) -> usize {
     let ids: usize = route.targets.iter().map(|target| target.ids.heap_bytes()).sum();
-    size_of::<(Box<str>, Entry)>()
+    size_of::<(Box<str>, CachedRoute)>()
         + size_of::<Route>()
         + topic.len()
         + route.targets.capacity() * size_of::<Target>()
@@ -120,7 +120,10 @@ impl Route {
 }
 
 /// One target per session, from those of its subscriptions that `counts` accepts.
-pub(crate) fn merged(mut subscribers: Vec<(u32, Wish)>, counts: impl Fn(&Wish) -> bool) -> Vec<Target> {
+pub(crate) fn merged(
+    mut subscribers: Vec<(u32, SubscriberOptions)>,
+    counts: impl Fn(&SubscriberOptions) -> bool,
+) -> Vec<Target> {
     subscribers.retain(|(_, wish)| counts(wish));
     subscribers.sort_by_key(|(session, _)| *session);
     let mut targets: Vec<Target> = Vec::with_capacity(subscribers.len());
@@ -139,7 +142,7 @@ pub(crate) fn merged(mut subscribers: Vec<(u32, Wish)>, counts: impl Fn(&Wish) -
 }
 
 impl Target {
-    pub(crate) fn new(session: u32, wish: Wish) -> Self {
+    pub(crate) fn new(session: u32, wish: SubscriberOptions) -> Self {
         Self {
             session,
             qos: wish.qos,
@@ -151,7 +154,7 @@ impl Target {
     }
 
     /// Its identifier is not added here.
-    fn add(&mut self, wish: Wish) {
+    fn add(&mut self, wish: SubscriberOptions) {
         self.qos = self.qos.max(wish.qos);
         self.retain_as_published |= wish.retain_as_published;
         self.is_latest &= wish.is_latest;
@@ -165,9 +168,9 @@ mod tests {
     use alloc::format;
     use core::num::NonZeroU32;
 
-    fn wish(id: u32) -> Wish {
+    fn wish(id: u32) -> SubscriberOptions {
         let (no_local, retain_as_published, is_latest) = (false, false, false);
-        Wish { qos: QoS::AtMostOnce, no_local, retain_as_published, is_latest, id: NonZeroU32::new(id) }
+        SubscriberOptions { qos: QoS::AtMostOnce, no_local, retain_as_published, is_latest, id: NonZeroU32::new(id) }
     }
 
     fn remember(cache: &mut MatchCache, subscriptions: &mut Subscriptions, topic: &str) {

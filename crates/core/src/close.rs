@@ -9,7 +9,7 @@ use tidegate_wire_mqtt::{ReasonCode, TopicFilter};
 
 use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
-use crate::face::Answer;
+use crate::face::ClientAnswer;
 use crate::ledger::{Ledger, Loss};
 use crate::message::{Message, Shareable, expiry};
 use crate::report::Parting;
@@ -69,7 +69,7 @@ impl ShardState {
         if self.connection(conn).is_none_or(|connection| connection.is_closing) {
             return;
         }
-        self.send_last(conn, &Answer::Goodbye(&why));
+        self.send_last(conn, &ClientAnswer::Goodbye(&why));
         self.detach(conn, why, will, now);
         self.to_close.push(conn);
     }

@@ -12,10 +12,10 @@ use tidegate_wire_mqtt::{Properties, QoS, ReasonCode};
 use crate::access::{Action, Identity, Policy};
 use crate::connection::Connection;
 use crate::event::{Event, Why};
-use crate::face::{Answer, Face};
+use crate::face::{ClientAnswer, Face};
 use crate::gate::is_own_notice;
 use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
-use crate::message::{Message, Publication, Standing};
+use crate::message::{Message, Precedence, Publication};
 use crate::parent::parent_of;
 use crate::session::{PendingWill, Session};
 use crate::shard::ConnId;
@@ -45,14 +45,14 @@ pub struct Hello<'a> {
     /// Messages of it that may wait for an answer, at most, as it was told.
     pub inbound_max: u16,
     /// What is to be published when the connection is lost.
-    pub will: Option<Will<'a>>,
+    pub will: Option<ClientWill<'a>>,
     /// Bytes that all this took on the way.
     pub bytes: usize,
 }
 
 /// What a client wants to be published when its connection is lost.
 #[derive(Clone, Copy, Debug)]
-pub struct Will<'a> {
+pub struct ClientWill<'a> {
     /// Its topic.
     pub topic: &'a str,
     /// What it says.
@@ -129,7 +129,7 @@ impl ShardState {
         }
         let session_present = is_resumed;
         self.tell(Event::Connected { conn, client_id, session_present, identity, protocol, keep_alive });
-        self.send(conn, &Answer::Welcome { is_resumed });
+        self.send(conn, &ClientAnswer::Welcome { is_resumed });
         self.hold_welcome(conn, session);
         self.resume(session, now);
         conn
@@ -243,7 +243,7 @@ impl ShardState {
         ConnId { index: conn, generation }
     }
 
-    fn pending_will(&self, session: u32, will: &Will<'_>) -> PendingWill {
+    fn pending_will(&self, session: u32, will: &ClientWill<'_>) -> PendingWill {
         let publication = Publication {
             topic: will.topic,
             payload: will.payload,
@@ -254,7 +254,7 @@ impl ShardState {
             expires: None,
             origin: self.sessions.get(session).map_or(0, |session| session.origin),
             // And so does its class.
-            standing: Standing::UNKNOWN,
+            standing: Precedence::UNKNOWN,
         };
         let message = Arc::new(Message::new(&publication, self.memory.tally()));
         PendingWill { message, delay: will.delay, due_at: None, is_kept: false }
@@ -271,7 +271,7 @@ impl ShardState {
         let connection = Connection::new(hello.face, u32::MAX, hello.inbound_max, now);
         let (index, generation) = self.connections.insert(connection);
         let conn = ConnId { index, generation };
-        self.send(conn, &Answer::Unwelcome { reason, later });
+        self.send(conn, &ClientAnswer::Unwelcome { reason, later });
         if let Some(connection) = self.connection_mut(conn) {
             connection.is_closing = true;
         }
@@ -281,7 +281,7 @@ impl ShardState {
     }
 
     /// Says something to a client, if its face has words for it.
-    pub(crate) fn send(&mut self, conn: ConnId, answer: &Answer<'_>) {
+    pub(crate) fn send(&mut self, conn: ConnId, answer: &ClientAnswer<'_>) {
         if self.connection(conn).is_none() {
             return;
         }
@@ -292,7 +292,7 @@ impl ShardState {
     }
 
     /// The last word to a connection: nothing that is there already may come after it.
-    pub(crate) fn send_last(&mut self, conn: ConnId, answer: &Answer<'_>) {
+    pub(crate) fn send_last(&mut self, conn: ConnId, answer: &ClientAnswer<'_>) {
         let Some(connection) = self.connection_mut(conn) else { return };
         let mut bytes = Vec::new();
         connection.face.answer(answer, &mut bytes);

@@ -19,7 +19,7 @@ use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::Shareable;
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, NextMessage, Paging, Queue};
-use crate::session::{Inflight, Queued, Session, Stage};
+use crate::session::{Inflight, InflightStage, Queued, Session};
 use crate::settings::Settings;
 use crate::shard::ConnId;
 use crate::state::ShardState;
@@ -27,7 +27,7 @@ use crate::subscriptions::GroupRef;
 
 /// What became of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SendOutcome {
     /// It is on its way, or will be when the client is back.
     UnderWay,
     /// It was dropped and counted; there is nothing to wait for.
@@ -90,8 +90,8 @@ impl ShardState {
             let conn = session.conn;
             let fate = self.send_now(conn, &copy, frames);
             match fate {
-                Fate::Done => self.saturation.note_crowded(),
-                Fate::UnderWay => self.saturation.note_taken(),
+                SendOutcome::Done => self.saturation.note_crowded(),
+                SendOutcome::UnderWay => self.saturation.note_taken(),
             }
         } else if is_open
             && !is_clogged
@@ -105,7 +105,7 @@ impl ShardState {
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
             let delivery = delivery_of(qos, packet_id, false);
             let copy = OutgoingPublication { publication, delivery, retain, ids: &target.ids, now };
-            if may_be_sent && self.send_now(conn, &copy, frames) == Fate::Done {
+            if may_be_sent && self.send_now(conn, &copy, frames) == SendOutcome::Done {
                 self.forget_last(target.session, packet_id);
             }
         } else {
@@ -227,12 +227,12 @@ impl ShardState {
             let under_way = &mut session.inflight[position];
             under_way.after = 0;
             session.unsynced -= 1;
-            let Stage::Sent(queued) = &under_way.stage else { continue };
+            let InflightStage::Sent(queued) = &under_way.stage else { continue };
             let (delivery, queued) = (delivery_of(queued.qos, under_way.packet_id, false), queued.clone());
             let conn = session.conn;
             let (publication, retain, ids) = (&queued.message.view(), queued.retain, &queued.ids);
             let copy = OutgoingPublication { publication, delivery, retain, ids, now };
-            if self.send_now(conn, &copy, &mut Frames::for_receivers(1)) == Fate::Done
+            if self.send_now(conn, &copy, &mut Frames::for_receivers(1)) == SendOutcome::Done
                 && let Some(session) = self.sessions.get_mut(index)
             {
                 self.journal.dequeue(session.kept, &queued);
@@ -244,24 +244,29 @@ impl ShardState {
 
     /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
     /// A message that the client does not accept counts as delivered. [MQTT-3.1.2-25]
-    pub(crate) fn send_now(&mut self, conn: Option<u32>, copy: &OutgoingPublication<'_>, frames: &mut Frames) -> Fate {
-        let Some(index) = conn else { return Fate::UnderWay };
+    pub(crate) fn send_now(
+        &mut self,
+        conn: Option<u32>,
+        copy: &OutgoingPublication<'_>,
+        frames: &mut Frames,
+    ) -> SendOutcome {
+        let Some(index) = conn else { return SendOutcome::UnderWay };
         let generation = self.connections.generation(index).unwrap_or(0);
         let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
-            return Fate::UnderWay;
+            return SendOutcome::UnderWay;
         };
         if copy.delivery == Delivery::AtMostOnce {
             let (session, class) = (connection.session, copy.publication.standing.class);
             if connection.outbox.len() > self.settings.outbox_bytes_max {
                 self.lose_delivery(session, Loss::OutboxFull, class);
-                return Fate::Done;
+                return SendOutcome::Done;
             }
         }
         let out = connection.outbox.writer(&mut self.spares);
         let Some(written) = connection.face.publication(copy, frames, &self.memory, out) else {
             let session = connection.session;
             self.lose_delivery(session, Loss::TooLarge, copy.publication.standing.class);
-            return Fate::Done;
+            return SendOutcome::Done;
         };
         self.stats.publish_sent += 1;
         connection.traffic.bytes_sent += written as u64;
@@ -276,7 +281,7 @@ impl ShardState {
             connection.is_listed = true;
             self.to_write.push_back(ConnId { index, generation });
         }
-        Fate::UnderWay
+        SendOutcome::UnderWay
     }
 
     /// Sends what waits in a session's queue, as far as window and outbox allow.
@@ -347,9 +352,9 @@ impl ShardState {
         let copy = OutgoingPublication { publication: &shareable.publication, delivery, retain, ids: &ids, now };
         let fate = self.send_now(conn, &copy, &mut Frames::for_receivers(1));
         match (fate, delivery.packet_id()) {
-            (Fate::Done, Some(packet_id)) => self.forget_last(index, packet_id),
+            (SendOutcome::Done, Some(packet_id)) => self.forget_last(index, packet_id),
             // Not those that begin their wait now: they are measured with all others of this turn.
-            (Fate::UnderWay, None) if since < now => self.meters.note_delivered(message.class(), since, now),
+            (SendOutcome::UnderWay, None) if since < now => self.meters.note_delivered(message.class(), since, now),
             _ => {}
         }
     }
@@ -376,7 +381,7 @@ impl ShardState {
     /// Messages that a session takes with it when it ends.
     pub(crate) fn count_lost(&mut self, session: &mut Session) {
         for inflight in &session.inflight {
-            if let Stage::Sent(queued) = &inflight.stage {
+            if let InflightStage::Sent(queued) = &inflight.stage {
                 queued.let_go();
                 self.stats.inflight_messages -= 1;
                 session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);

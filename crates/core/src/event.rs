@@ -234,7 +234,7 @@ impl Stats {
             if total == found { Ok(()) } else { Err(Imbalance { side, total, found }) }
         };
         balance(
-            Side::In,
+            LedgerSide::In,
             self.publish_received,
             &[
                 self.publish_passed,
@@ -254,7 +254,7 @@ impl Stats {
             ],
         )?;
         balance(
-            Side::Out,
+            LedgerSide::Out,
             self.deliveries,
             &[
                 self.delivered,
@@ -277,7 +277,7 @@ impl Stats {
             ],
         )?;
         let classes = |part: fn(&ClassStats) -> u64| self.by_class.iter().map(part).collect::<Vec<_>>();
-        balance(Side::Classes, self.queued_messages + self.inflight_messages, &classes(ClassStats::waiting))
+        balance(LedgerSide::Classes, self.queued_messages + self.inflight_messages, &classes(ClassStats::waiting))
     }
 }
 
@@ -285,7 +285,7 @@ impl Stats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
     /// On which side.
-    pub side: Side,
+    pub side: LedgerSide,
     /// Messages or deliveries that there are.
     pub total: u64,
     /// Those whose fate is known.
@@ -294,7 +294,7 @@ pub struct Imbalance {
 
 /// A side of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum LedgerSide {
     /// From publishers.
     In,
     /// To receivers.

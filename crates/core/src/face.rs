@@ -24,7 +24,7 @@ use crate::session::SubscriptionIds;
 pub trait Face: Any + Debug + Send {
     /// Appends an answer, as whole packets. Nothing, where the protocol has no word for it or the client would not accept
     /// it.
-    fn answer(&mut self, answer: &Answer<'_>, out: &mut Vec<u8>);
+    fn answer(&mut self, answer: &ClientAnswer<'_>, out: &mut Vec<u8>);
 
     /// Appends a copy of a publication, as one whole packet; how many bytes that was. None if the client does not accept a
     /// packet of that size. What the face remembers about topics is charged to `memory`.
@@ -51,7 +51,7 @@ pub type PacketLength = fn(&[u8]) -> Option<usize>;
 
 /// What a shard has to say to a client. Answers about messages name them by their delivery, as the client did.
 #[derive(Clone, Copy, Debug)]
-pub enum Answer<'a> {
+pub enum ClientAnswer<'a> {
     /// The client is connected, and goes on with a session from before or not.
     Welcome {
         /// There is a session from before.

@@ -3,8 +3,8 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
-use crate::face::Answer;
-use crate::session::{Queued, Stage};
+use crate::face::ClientAnswer;
+use crate::session::{InflightStage, Queued};
 use crate::shard::ConnId;
 use crate::state::ShardState;
 
@@ -44,11 +44,11 @@ impl ShardState {
         self.check_confirmation(conn, number, confirmation)?;
         match confirmation {
             Confirmation::Received | Confirmation::Declined => {
-                self.finish_inflight(conn, number, now, |stage| matches!(stage, Stage::Sent(_)));
+                self.finish_inflight(conn, number, now, |stage| matches!(stage, InflightStage::Sent(_)));
             }
             Confirmation::Stored => self.note_stored(conn, number, now),
             Confirmation::Completed => {
-                self.finish_inflight(conn, number, now, |stage| matches!(stage, Stage::Released { .. }));
+                self.finish_inflight(conn, number, now, |stage| matches!(stage, InflightStage::Released { .. }));
             }
         }
         Ok(())
@@ -60,7 +60,7 @@ impl ShardState {
         let position = session.inflight_position(id);
         let is_known = position.is_some();
         if let Some(position) = position
-            && let Some(Stage::Sent(queued)) = session.release(position)
+            && let Some(InflightStage::Sent(queued)) = session.release(position)
         {
             self.journal.release(session.kept, &queued);
             session.ledger.delivered += 1;
@@ -70,7 +70,7 @@ impl ShardState {
         }
         // Released before that is kept, it would be sent again after a crash, to a client that has forgotten it.
         let until = self.journal.until_synced_for(session.kept);
-        self.reply(conn, &Answer::Release { number: id, is_known }, until);
+        self.reply(conn, &ClientAnswer::Release { number: id, is_known }, until);
     }
 
     fn check_confirmation(&mut self, conn: ConnId, id: PacketId, confirmation: Confirmation) -> Result<(), Misstep> {
@@ -78,18 +78,19 @@ impl ShardState {
         let under_way = session.inflight_position(id).and_then(|position| session.inflight.get(position));
         let Some(under_way) = under_way else { return Ok(()) };
         match (confirmation, &under_way.stage) {
-            (Confirmation::Received, Stage::Sent(Queued { qos: QoS::ExactlyOnce, .. }) | Stage::Released { .. }) => {
-                Err(Misstep::ReceivedInPlaceOfStored)
-            }
+            (
+                Confirmation::Received,
+                InflightStage::Sent(Queued { qos: QoS::ExactlyOnce, .. }) | InflightStage::Released { .. },
+            ) => Err(Misstep::ReceivedInPlaceOfStored),
             (
                 Confirmation::Stored | Confirmation::Declined | Confirmation::Completed,
-                Stage::Sent(Queued { qos: QoS::AtLeastOnce, .. }),
+                InflightStage::Sent(Queued { qos: QoS::AtLeastOnce, .. }),
             ) => Err(Misstep::StoredInPlaceOfReceived),
-            (Confirmation::Completed, Stage::Sent(Queued { qos: QoS::ExactlyOnce, .. })) => {
+            (Confirmation::Completed, InflightStage::Sent(Queued { qos: QoS::ExactlyOnce, .. })) => {
                 Err(Misstep::CompletedInPlaceOfStored)
             }
-            (Confirmation::Received | Confirmation::Stored | Confirmation::Declined, Stage::Sent(_))
-            | (Confirmation::Completed, Stage::Released { .. }) => {
+            (Confirmation::Received | Confirmation::Stored | Confirmation::Declined, InflightStage::Sent(_))
+            | (Confirmation::Completed, InflightStage::Released { .. }) => {
                 if let Some(connection) = self.connection_mut(conn) {
                     connection.silent.note_answer();
                 }
@@ -111,11 +112,17 @@ impl ShardState {
         }
         let is_known = was_there || is_recovery;
         let until = self.journal.until_synced_for(session.kept);
-        self.reply(conn, &Answer::Complete { number: id, is_known }, until);
+        self.reply(conn, &ClientAnswer::Complete { number: id, is_known }, until);
     }
 
     /// Frees an identifier, and sends what was waiting for the window.
-    fn finish_inflight(&mut self, conn: ConnId, id: PacketId, now: Timestamp, expected: impl Fn(&Stage) -> bool) {
+    fn finish_inflight(
+        &mut self,
+        conn: ConnId,
+        id: PacketId,
+        now: Timestamp,
+        expected: impl Fn(&InflightStage) -> bool,
+    ) {
         let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
         let Some(session) = self.sessions.get_mut(session) else { return };
         let Some(position) = session.inflight_position(id) else { return };
@@ -126,10 +133,10 @@ impl ShardState {
         if let Some(stage) = &finished {
             self.journal.finish(session.kept, stage);
         }
-        session.ledger.delivered += u64::from(matches!(finished, Some(Stage::Sent(_))));
+        session.ledger.delivered += u64::from(matches!(finished, Some(InflightStage::Sent(_))));
         let is_waiting = session.has_more();
         // At the later stage it was counted when it was stored there.
-        if let Some(Stage::Sent(queued)) = finished {
+        if let Some(InflightStage::Sent(queued)) = finished {
             self.note_delivered(&queued, now);
         }
         if is_waiting && let Some(connection) = self.connection(conn) {

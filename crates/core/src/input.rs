@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::ReasonCode;
 
 use crate::connection::Connection;
 use crate::event::Why;
-use crate::face::Answer;
+use crate::face::ClientAnswer;
 use crate::ledger::Loss;
 use crate::shard::{ConnId, Progress, Then};
 use crate::state::{ShardState, WillFate};
@@ -70,7 +70,7 @@ impl Ending {
 
 /// What a face has made of the front of a connection's bytes.
 #[derive(Debug)]
-pub enum Step {
+pub enum ReadStep {
     /// A whole packet, and what became of it.
     Packet {
         /// Its bytes.
@@ -211,7 +211,7 @@ impl ShardState {
     }
 
     pub(crate) fn say_alive(&mut self, conn: ConnId) {
-        self.send(conn, &Answer::Alive);
+        self.send(conn, &ClientAnswer::Alive);
     }
 }
 

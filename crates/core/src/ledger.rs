@@ -12,8 +12,8 @@
 use alloc::boxed::Box;
 
 use crate::classes::ClassId;
-use crate::event::{Imbalance, Side, Stats};
-use crate::session::{Session, Stage};
+use crate::event::{Imbalance, LedgerSide, Stats};
+use crate::session::{InflightStage, Session};
 use crate::state::ShardState;
 
 /// What became of one client's messages.
@@ -50,8 +50,8 @@ macro_rules! losses {
             }
 
             /// Whether it was from the client or for it.
-            pub fn side(self) -> Side {
-                match self { $(Self::$loss => Side::$side,)+ }
+            pub fn side(self) -> LedgerSide {
+                match self { $(Self::$loss => LedgerSide::$side,)+ }
             }
 
             /// The shard's counter.
@@ -148,7 +148,7 @@ impl Ledger {
     }
 
     /// How many were lost on this side; repetitions are not losses.
-    pub fn lost_on(&self, side: Side) -> u64 {
+    pub fn lost_on(&self, side: LedgerSide) -> u64 {
         let counts = |loss: &&Loss| loss.side() == side && **loss != Loss::Repeated;
         Loss::ALL.iter().filter(counts).map(|loss| self.lost(*loss)).sum()
     }
@@ -169,15 +169,15 @@ impl Ledger {
     fn check(&self, held: usize, waiting: usize) -> Result<(), Imbalance> {
         let balance = |side, total, found| if total == found { Ok(()) } else { Err(Imbalance { side, total, found }) };
         let repeated = self.lost(Loss::Repeated);
-        balance(Side::In, self.received, self.passed + repeated + held as u64 + self.lost_on(Side::In))?;
-        balance(Side::Out, self.deliveries, self.delivered + waiting as u64 + self.lost_on(Side::Out))
+        balance(LedgerSide::In, self.received, self.passed + repeated + held as u64 + self.lost_on(LedgerSide::In))?;
+        balance(LedgerSide::Out, self.deliveries, self.delivered + waiting as u64 + self.lost_on(LedgerSide::Out))
     }
 }
 
 impl Session {
     /// Messages sent and not yet acknowledged.
     pub(crate) fn under_way(&self) -> usize {
-        self.inflight.iter().filter(|inflight| matches!(inflight.stage, Stage::Sent(_))).count()
+        self.inflight.iter().filter(|inflight| matches!(inflight.stage, InflightStage::Sent(_))).count()
     }
 
     pub(crate) fn held_len(&self) -> usize {
@@ -219,13 +219,13 @@ impl ShardState {
         let away = self.sessions.iter().map(|(_, session)| session.away_bytes() as u64).sum();
         let slow = self.connections.iter().filter(|(_, it)| it.stalled_since.is_some()).count() as u64;
         let pairs = [
-            (Side::In, stats.clients_held, held),
-            (Side::Out, stats.clients_slow, slow),
-            (Side::Out, self.memory.absent_bytes() as u64, away),
-            (Side::In, stats.publish_received, sum.received),
-            (Side::In, stats.publish_passed, sum.passed),
-            (Side::Out, stats.deliveries, sum.deliveries),
-            (Side::Out, stats.delivered, sum.delivered),
+            (LedgerSide::In, stats.clients_held, held),
+            (LedgerSide::Out, stats.clients_slow, slow),
+            (LedgerSide::Out, self.memory.absent_bytes() as u64, away),
+            (LedgerSide::In, stats.publish_received, sum.received),
+            (LedgerSide::In, stats.publish_passed, sum.passed),
+            (LedgerSide::Out, stats.deliveries, sum.deliveries),
+            (LedgerSide::Out, stats.delivered, sum.delivered),
         ];
         let losses = Loss::ALL.iter().map(|loss| (loss.side(), loss.count(stats), sum.lost(*loss)));
         match pairs.into_iter().chain(losses).find(|(_, total, found)| total != found) {

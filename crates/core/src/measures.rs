@@ -84,13 +84,13 @@ pub(crate) struct Meters {
 
 /// A message that is to be acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AwaitedAck {
     came: Timestamp,
     qos: QoS,
     class: ClassId,
 }
 
-impl Asked {
+impl AwaitedAck {
     pub(crate) fn new(qos: QoS, class: ClassId, came: Timestamp) -> Self {
         Self { came, qos, class }
     }
@@ -99,7 +99,7 @@ impl Asked {
 impl Meters {
     /// An acknowledgement goes out.
     #[inline]
-    pub(crate) fn note_answer(&mut self, asked: Asked, now: Timestamp) {
+    pub(crate) fn note_answer(&mut self, asked: AwaitedAck, now: Timestamp) {
         let (kind, class) = (usize::from(asked.qos == QoS::ExactlyOnce), asked.class.index());
         if asked.came == now {
             self.answered[kind][class] += 1;
@@ -207,8 +207,8 @@ mod tests {
         let (early, now) = (Timestamp::ZERO, Timestamp::ZERO + Duration::from_secs(1));
         stats.by_class[1].delivered = 4;
         meters.note_delivered(ClassId::NORMAL, early, now);
-        meters.note_answer(Asked::new(QoS::AtLeastOnce, ClassId::NORMAL, now), now);
-        meters.note_answer(Asked::new(QoS::AtLeastOnce, ClassId::NORMAL, early), now);
+        meters.note_answer(AwaitedAck::new(QoS::AtLeastOnce, ClassId::NORMAL, now), now);
+        meters.note_answer(AwaitedAck::new(QoS::AtLeastOnce, ClassId::NORMAL, early), now);
         for _ in 0..2 {
             meters.turned(&stats, Duration::from_micros(10));
         }

@@ -12,7 +12,7 @@ pub(crate) use tidegate_control::claim::Colour;
 use tidegate_wire_mqtt::{Properties, Property, QoS};
 
 use crate::classes::ClassId;
-use crate::gate::Tally;
+use crate::gate::MessageBytes;
 use crate::parent::PARENT_MAX;
 use crate::persist::Spot;
 
@@ -30,12 +30,12 @@ pub(crate) struct Publication<'a> {
     pub(crate) expires: Option<Timestamp>,
     /// The session that published it; see `Session::origin`.
     pub(crate) origin: u64,
-    pub(crate) standing: Standing,
+    pub(crate) standing: Precedence,
 }
 
 /// How a message stands among others that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct Precedence {
     pub(crate) class: ClassId,
     /// Its topic tells the class, so that all messages to this topic have the same.
     pub(crate) is_by_topic: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Standing {
     pub(crate) parent: u64,
 }
 
-impl Standing {
+impl Precedence {
     /// Nothing is known of its publisher.
     pub(crate) const UNKNOWN: Self = Self::of(ClassId::NORMAL);
 
@@ -118,10 +118,10 @@ pub(crate) struct Message {
     properties_len: u32,
     qos: QoS,
     retain: bool,
-    standing: Standing,
+    standing: Precedence,
     expires: Option<Timestamp>,
     origin: u64,
-    tally: Tally,
+    tally: MessageBytes,
     /// Its number in the store, and how many there need it on behalf of this shard; it is gone from there with the last.
     /// Only one thread ever changes them.
     number: AtomicU64,
@@ -137,7 +137,7 @@ impl Drop for Message {
 }
 
 impl Message {
-    pub(crate) fn new(publication: &Publication<'_>, tally: &Tally) -> Self {
+    pub(crate) fn new(publication: &Publication<'_>, tally: &MessageBytes) -> Self {
         let size = publication.topic.len() + publication.payload.len();
         let mut bytes = Vec::with_capacity(size);
         bytes.extend_from_slice(publication.topic.as_bytes());
@@ -210,7 +210,7 @@ impl Message {
         self.needed_by.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn standing(&self) -> &Standing {
+    pub(crate) fn standing(&self) -> &Precedence {
         &self.standing
     }
 
@@ -252,7 +252,7 @@ pub(crate) struct Shareable<'a> {
     pub(crate) publication: Publication<'a>,
     shared: OnceCell<Arc<Message>>,
     /// Its number while it is on its way to other shards and must reach everybody exactly once; else 0. See
-    /// `persist::Change::Routing`.
+    /// `persist::StoreChange::Routing`.
     pub(crate) routing: Cell<u64>,
 }
 
@@ -265,7 +265,7 @@ impl<'a> Shareable<'a> {
         Self { publication: message.view(), shared: OnceCell::from(Arc::clone(message)), routing: Cell::new(0) }
     }
 
-    pub(crate) fn share(&self, tally: &Tally) -> Arc<Message> {
+    pub(crate) fn share(&self, tally: &MessageBytes) -> Arc<Message> {
         Arc::clone(self.shared.get_or_init(|| Arc::new(Message::new(&self.publication, tally))))
     }
 }
@@ -279,10 +279,10 @@ mod tests {
     #[test]
     fn numbers_from_before_there_were_claims_are_entitled_and_of_nobody() {
         let old = u64::from(1.5_f32.to_bits()) << 8 | 0x82;
-        let standing = Standing { is_by_topic: true, rate: 1.5_f32.to_bits(), ..Standing::of(ClassId::LOW) };
-        assert_eq!(Standing::from_bits(old), standing);
+        let standing = Precedence { is_by_topic: true, rate: 1.5_f32.to_bits(), ..Precedence::of(ClassId::LOW) };
+        assert_eq!(Precedence::from_bits(old), standing);
         assert_eq!(standing.bits(), Some(old));
-        assert_eq!(Standing::UNKNOWN.bits(), None);
+        assert_eq!(Precedence::UNKNOWN.bits(), None);
     }
 
     proptest! {
@@ -292,10 +292,10 @@ mod tests {
         ) {
             let class = ClassId::from_bits(class);
             let colour = if is_excess { Colour::Excess } else { Colour::Entitled };
-            let standing = Standing { class, is_by_topic, rate, colour, parent };
-            let kept = Standing { parent: parent & PARENT_KEPT, ..standing };
-            prop_assert_eq!(standing.bits().map_or(Standing::UNKNOWN, Standing::from_bits), kept);
-            let mut sent = Standing { colour: Colour::Entitled, parent: 0, ..standing };
+            let standing = Precedence { class, is_by_topic, rate, colour, parent };
+            let kept = Precedence { parent: parent & PARENT_KEPT, ..standing };
+            prop_assert_eq!(standing.bits().map_or(Precedence::UNKNOWN, Precedence::from_bits), kept);
+            let mut sent = Precedence { colour: Colour::Entitled, parent: 0, ..standing };
             sent.set_claim(standing.claim());
             prop_assert_eq!(sent, standing);
         }

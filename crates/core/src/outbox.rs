@@ -28,20 +28,20 @@ pub(crate) struct Outbox {
     /// Where the last answer in `bytes` ends. No other may go before that.
     answered: usize,
     /// Answers that go first; none while there are none.
-    lane: Option<Box<Lane>>,
+    lane: Option<Box<OutboxLane>>,
     /// How long a packet is.
     length: PacketLength,
 }
 
 #[derive(Debug)]
-struct Lane {
+struct OutboxLane {
     bytes: Vec<u8>,
     written: usize,
     /// The border in the outbox at which these are written.
     at: usize,
 }
 
-impl Lane {
+impl OutboxLane {
     fn rest(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
@@ -108,7 +108,7 @@ impl Outbox {
             if self.bytes.len() - at <= LANE_WORTH_BYTES {
                 return None;
             }
-            self.lane = Some(Box::new(Lane { bytes: spares.take(), written: 0, at }));
+            self.lane = Some(Box::new(OutboxLane { bytes: spares.take(), written: 0, at }));
         }
         let lane = self.lane.as_mut()?;
         (self.answered <= lane.at && lane.bytes.len() < LANE_BYTES_MAX).then_some(&mut lane.bytes)

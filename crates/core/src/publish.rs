@@ -10,14 +10,14 @@ use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode};
 use crate::access::Action;
 use crate::classes::ClassId;
 use crate::event::{Event, Why};
-use crate::face::Answer;
-use crate::gate::{Admission, Arrival, Kind};
+use crate::face::ClientAnswer;
+use crate::gate::{Admission, GateArrival, Kind};
 use crate::input::{Ending, Flow, Handled};
 use crate::ledger::Loss;
-use crate::measures::Asked;
-use crate::message::{Publication, Shareable, Standing, expiry};
+use crate::measures::AwaitedAck;
+use crate::message::{Precedence, Publication, Shareable, expiry};
 use crate::persist::Until;
-use crate::retained::{Kept, Others, Room, Stamp};
+use crate::retained::{Others, RetainOutcome, Room, Stamp};
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
 
@@ -47,7 +47,7 @@ impl ShardState {
         let Some(connection) = self.connection(conn) else { return Ok(Flow::On) };
         let (session, dry_at, inbound_max) = (connection.session, connection.dry_at, connection.inbound_max);
         let (index, delivery) = (session, incoming.delivery);
-        let arrival = Arrival { conn, session, delivery, came, dry_at };
+        let arrival = GateArrival { conn, session, delivery, came, dry_at };
         if delivery != Delivery::AtMostOnce {
             if self.is_repeated(arrival) {
                 return Ok(Flow::On);
@@ -62,7 +62,7 @@ impl ShardState {
             retain: incoming.retain,
             expires: expiry(&incoming.properties, now),
             origin: self.sessions.get(index).map_or(0, |session| session.origin),
-            standing: Standing::UNKNOWN,
+            standing: Precedence::UNKNOWN,
         };
         if let Err(reason) = self.check_rules(index, &publication) {
             return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
@@ -71,7 +71,7 @@ impl ShardState {
             Admission::Pass => self.take(Some(conn), index, delivery, &Shareable::new(publication), now, now)?,
             Admission::Settled => {}
             Admission::Refused(refusal) => {
-                self.reply(conn, &Answer::Refused { delivery, refusal: &refusal }, Until::Now);
+                self.reply(conn, &ClientAnswer::Refused { delivery, refusal: &refusal }, Until::Now);
             }
             Admission::Wait => return Ok(Flow::Wait),
         }
@@ -87,7 +87,7 @@ impl ShardState {
             retain: true,
             expires: None,
             origin: 0,
-            standing: Standing::of(ClassId::SYS),
+            standing: Precedence::of(ClassId::SYS),
         };
         self.publish(&publication, now);
     }
@@ -98,7 +98,7 @@ impl ShardState {
     }
 
     pub(crate) fn publish_shareable(&mut self, message: &Shareable<'_>, now: Timestamp) -> usize {
-        if message.publication.retain && self.retain_here(message, now) == Kept::Full {
+        if message.publication.retain && self.retain_here(message, now) == RetainOutcome::Full {
             self.stats.retained_memory_budget += 1;
             return self.route(&unretained(message), now);
         }
@@ -106,24 +106,24 @@ impl ShardState {
     }
 
     /// Retains a message of this shard: it comes after all that were heard of.
-    fn retain_here(&mut self, message: &Shareable<'_>, now: Timestamp) -> Kept {
+    fn retain_here(&mut self, message: &Shareable<'_>, now: Timestamp) -> RetainOutcome {
         self.retain_count += 1;
         self.retain(message, Stamp { count: self.retain_count, from: self.links.own() }, now)
     }
 
     /// Keeps or forgets the retained message of a topic. [MQTT-3.3.1-5, MQTT-3.3.1-6]
-    pub(crate) fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp, now: Timestamp) -> Kept {
+    pub(crate) fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp, now: Timestamp) -> RetainOutcome {
         let topic = message.publication.topic;
         let before = if self.keeps_retained(topic) { self.retained.get(topic) } else { None };
         if message.publication.payload.is_empty() {
             let others = if self.links.has_others() { Others::MayBeBehind } else { Others::None };
             self.retained.remove(topic, stamp, others);
-            self.note_retained(message, before, Kept::Yes);
-            return Kept::Yes;
+            self.note_retained(message, before, RetainOutcome::Yes);
+            return RetainOutcome::Yes;
         }
         if self.is_store_lost(&message.publication) {
             self.stats.retained_store_error += 1;
-            return Kept::Yes;
+            return RetainOutcome::Yes;
         }
         let room = self.memory.room(Kind::Retained);
         // One that replaces another as large needs no room.
@@ -136,7 +136,7 @@ impl ShardState {
 
     /// Whether this is a message that we have already, sent again. QoS 2 is told by its identifier, QoS 1 by that of a
     /// held message and the flag: without the flag the client has given the identifier to another message.
-    fn is_repeated(&mut self, Arrival { conn, session, delivery, .. }: Arrival) -> bool {
+    fn is_repeated(&mut self, GateArrival { conn, session, delivery, .. }: GateArrival) -> bool {
         let inbound = self.sessions.get(session).map_or(&[][..], |session| &session.inbound);
         let is_repeated = match delivery {
             Delivery::AtLeastOnce { dup: true, .. } => self.is_held(session, delivery),
@@ -193,7 +193,7 @@ impl ShardState {
         let mark = self.journal.mark();
         self.prepare_routing(index, delivery, message);
         let mut not_retained = None;
-        if message.publication.retain && self.retain_here(message, now) == Kept::Full {
+        if message.publication.retain && self.retain_here(message, now) == RetainOutcome::Full {
             // Who can be told is, and nothing is taken. For others the connection would have to be closed, and its
             // client would come back with the same message for ever: it is delivered, which is what an acknowledgement
             // promises, and the client is told elsewhere that it is not retained.
@@ -221,8 +221,8 @@ impl ShardState {
         if let Some(conn) = conn {
             let interval = if self.gate.is_unread() { self.pace_hint(conn, index, delivery, now) } else { None };
             if delivery != Delivery::AtMostOnce {
-                let answer = Answer::Taken { delivery, is_reached: places > 0, interval };
-                let asked = Asked::new(delivery.qos(), message.publication.standing.class, came);
+                let answer = ClientAnswer::Taken { delivery, is_reached: places > 0, interval };
+                let asked = AwaitedAck::new(delivery.qos(), message.publication.standing.class, came);
                 self.acknowledge(conn, &answer, self.journal.until(mark), asked, now);
             }
         }
@@ -232,7 +232,7 @@ impl ShardState {
     /// A message was taken, and nobody gets it; or it was taken before, and is answered again when it is kept.
     pub(crate) fn answer_taken(&mut self, conn: ConnId, delivery: Delivery, is_reached: bool, until: Until) {
         if delivery != Delivery::AtMostOnce {
-            self.reply(conn, &Answer::Taken { delivery, is_reached, interval: None }, until);
+            self.reply(conn, &ClientAnswer::Taken { delivery, is_reached, interval: None }, until);
         }
     }
 
@@ -263,7 +263,7 @@ impl ShardState {
             }
             Delivery::AtMostOnce => Ok(()),
             _ if self.hears_refusals(conn) => {
-                self.reply(conn, &Answer::Rejected { delivery, reason }, Until::Now);
+                self.reply(conn, &ClientAnswer::Rejected { delivery, reason }, Until::Now);
                 Ok(())
             }
             // The client broke no rule of the protocol; there is only no word to tell it.

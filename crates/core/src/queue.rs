@@ -22,7 +22,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
-use tidegate_control::schedule::Claim;
+use tidegate_control::schedule::Entitlement;
 use tidegate_wire_mqtt::QoS;
 
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
@@ -433,7 +433,7 @@ impl Queue {
                 let claim = |waiting: &WaitingCopy| match waiting {
                     WaitingCopy::Message(queued) => claim_of(queued.message.standing().colour),
                     WaitingCopy::Paged(paged) => paged.claim(),
-                    WaitingCopy::Latest(..) => Claim::Entitled,
+                    WaitingCopy::Latest(..) => Entitlement::Entitled,
                 };
                 gone.extend(flows.drain(goes, claim));
             }

@@ -36,7 +36,7 @@ pub struct Arrived {
 
 /// What was written down since the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Arrivals {
+pub struct RecordedArrivals {
     /// In the order in which they were handled.
     pub arrived: Vec<Arrived>,
     /// Messages that found no room.
@@ -48,7 +48,7 @@ pub(crate) struct Recording {
     /// Until when, unless somebody asks again.
     until: Option<Timestamp>,
     seed: u64,
-    arrivals: Arrivals,
+    arrivals: RecordedArrivals,
 }
 
 impl Recording {
@@ -59,7 +59,7 @@ impl Recording {
 }
 
 impl ShardState {
-    pub(crate) fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> Arrivals {
+    pub(crate) fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> RecordedArrivals {
         if self.recording.seed != seed {
             self.recording = Recording { seed, ..Recording::default() };
         }

@@ -2,11 +2,11 @@
 
 use tidegate_control::Timestamp;
 
-use crate::deliver::{Fate, delivery_of};
-use crate::face::{Answer, Frames, OutgoingPublication};
+use crate::deliver::{SendOutcome, delivery_of};
+use crate::face::{ClientAnswer, Frames, OutgoingPublication};
 use crate::ledger::Loss;
 use crate::persist::Until;
-use crate::session::Stage;
+use crate::session::InflightStage;
 use crate::state::ShardState;
 
 impl ShardState {
@@ -23,7 +23,7 @@ impl ShardState {
             if under_way.after != 0 {
                 continue;
             }
-            under_way.is_unsent = matches!(under_way.stage, Stage::Sent(_));
+            under_way.is_unsent = matches!(under_way.stage, InflightStage::Sent(_));
             session.unsent += usize::from(under_way.is_unsent);
             steps.push((under_way.packet_id, under_way.is_unsent));
         }
@@ -36,7 +36,7 @@ impl ShardState {
                 let until = self.journal.until_synced_for(kept);
                 let is_held = self.connection(conn).is_some_and(|connection| connection.welcome_after == Some(until));
                 let until = if is_held { Until::Now } else { until };
-                self.reply(conn, &Answer::Release { number: packet_id, is_known: true }, until);
+                self.reply(conn, &ClientAnswer::Release { number: packet_id, is_known: true }, until);
             }
         }
         self.pump(index, now);
@@ -54,7 +54,7 @@ impl ShardState {
         }
         let Some(position) = session.inflight.iter().position(|inflight| inflight.is_unsent) else { return false };
         let again = &mut session.inflight[position];
-        let Stage::Sent(queued) = &again.stage else { return false };
+        let InflightStage::Sent(queued) = &again.stage else { return false };
         let (delivery, queued) = (delivery_of(queued.qos, again.packet_id, true), queued.clone());
         again.is_unsent = false;
         session.unsent -= 1;
@@ -72,7 +72,7 @@ impl ShardState {
         let (retain, ids) = (queued.retain, &queued.ids);
         let copy = OutgoingPublication { publication: &publication, delivery, retain, ids, now };
         let fate = self.send_now(conn, &copy, &mut Frames::for_receivers(1));
-        if fate == Fate::Done
+        if fate == SendOutcome::Done
             && let Some(session) = self.sessions.get_mut(index)
         {
             self.journal.dequeue(session.kept, &queued);

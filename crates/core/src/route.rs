@@ -22,10 +22,10 @@ use crate::connection::Connection;
 use crate::face::Frames;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
-use crate::session::{Queued, Session, Stage};
+use crate::session::{InflightStage, Queued, Session};
 use crate::slab::Slab;
 use crate::state::ShardState;
-use crate::subscriptions::{GroupId, GroupRef, Load, Pick, Wish};
+use crate::subscriptions::{GroupId, GroupRef, Load, Pick, SubscriberOptions};
 
 impl ShardState {
     /// The same for a publisher, of whom nothing is learned if nobody had room.
@@ -158,7 +158,7 @@ impl ShardState {
             }
         };
         for under_way in &session.inflight {
-            if let Stage::Sent(queued) = &under_way.stage
+            if let InflightStage::Sent(queued) = &under_way.stage
                 && (queued.qos == QoS::AtLeastOnce || under_way.after != 0)
             {
                 take(queued);
@@ -220,7 +220,7 @@ impl ShardState {
     pub(crate) fn deliver_shared(
         &mut self,
         session: u32,
-        wish: Wish,
+        wish: SubscriberOptions,
         group: Option<&GroupRef<'_>>,
         message: &Shareable<'_>,
         now: Timestamp,

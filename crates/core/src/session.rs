@@ -19,7 +19,7 @@ use crate::message::Message;
 use crate::queue::{Item, Queue};
 use crate::retained::Walk;
 use crate::shares::Shares;
-use crate::subscriptions::Wish;
+use crate::subscriptions::SubscriberOptions;
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) timer_at: Option<Timestamp>,
     pub(crate) will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
-    pub(crate) subscriptions: BTreeMap<Box<str>, Wish>,
+    pub(crate) subscriptions: BTreeMap<Box<str>, SubscriberOptions>,
     /// Retained messages that are still to be sent for some of them, by filter.
     pub(crate) bursts: BTreeMap<Box<str>, Walk>,
     /// It is among those that go on with them in the next turn.
@@ -147,7 +147,7 @@ impl FromIterator<NonZeroU32> for SubscriptionIds {
 #[derive(Debug)]
 pub(crate) struct Inflight {
     pub(crate) packet_id: PacketId,
-    pub(crate) stage: Stage,
+    pub(crate) stage: InflightStage,
     /// It was sent on an earlier connection, and not yet on this one.
     pub(crate) is_unsent: bool,
     /// It is sent when this turn is synced; 0 once it was.
@@ -156,12 +156,12 @@ pub(crate) struct Inflight {
 
 impl Inflight {
     pub(crate) fn sent(packet_id: PacketId, queued: Queued) -> Self {
-        Self { packet_id, stage: Stage::Sent(queued), is_unsent: false, after: 0 }
+        Self { packet_id, stage: InflightStage::Sent(queued), is_unsent: false, after: 0 }
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum InflightStage {
     /// QoS 1 or 2: sent, waiting for PUBACK or PUBREC.
     Sent(Queued),
     /// QoS 2: PUBREC came, PUBREL is sent, waiting for PUBCOMP. The message itself is no longer needed.
@@ -269,7 +269,7 @@ impl Session {
     }
 
     /// Takes a message that is done, or refused, from those under way.
-    pub(crate) fn finish(&mut self, position: usize) -> Option<Stage> {
+    pub(crate) fn finish(&mut self, position: usize) -> Option<InflightStage> {
         let finished = self.inflight.remove(position)?;
         self.unsent -= usize::from(finished.is_unsent);
         self.unsynced -= usize::from(finished.after != 0);
@@ -277,15 +277,15 @@ impl Session {
     }
 
     /// The client has a QoS 2 message; the answer is how far that one was before.
-    pub(crate) fn release(&mut self, position: usize) -> Option<Stage> {
+    pub(crate) fn release(&mut self, position: usize) -> Option<InflightStage> {
         let inflight = self.inflight.get_mut(position)?;
         self.unsent -= usize::from(core::mem::take(&mut inflight.is_unsent));
         self.unsynced -= usize::from(core::mem::take(&mut inflight.after) != 0);
         let place = match &inflight.stage {
-            Stage::Sent(queued) => queued.place,
-            Stage::Released { place } => *place,
+            InflightStage::Sent(queued) => queued.place,
+            InflightStage::Released { place } => *place,
         };
-        Some(core::mem::replace(&mut inflight.stage, Stage::Released { place }))
+        Some(core::mem::replace(&mut inflight.stage, InflightStage::Released { place }))
     }
 
     pub(crate) fn queue_len(&self) -> usize {

@@ -34,7 +34,7 @@ use crate::persist::{Fetch, SavedMessage, Trouble, Turn};
 use crate::publish::Incoming;
 use crate::settings::{Rate, Settings};
 use crate::state::ShardState;
-use crate::subscribe::Subscribing;
+use crate::subscribe::SubscriptionRequest;
 use crate::tap::{Mapped, Tapped};
 
 /// A connection of one shard. The driver keeps it beside the socket; a stale one is harmless everywhere.
@@ -184,7 +184,7 @@ impl Shard {
     pub fn subscribe<'s>(
         &mut self,
         conn: ConnId,
-        request: Subscribing,
+        request: SubscriptionRequest,
         subscriptions: impl Iterator<Item = Subscription<'s>>,
         now: Timestamp,
     ) {

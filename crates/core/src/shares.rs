@@ -6,7 +6,7 @@ use core::ops::{Add, Sub};
 use tidegate_wire_mqtt::TopicFilter;
 
 use crate::limits::{FILTER_LEVELS_MAX, SHARED_SUBSCRIPTIONS_MAX, WILDCARD_IDS_MAX};
-use crate::subscriptions::Wish;
+use crate::subscriptions::SubscriberOptions;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
@@ -20,7 +20,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// Those of one subscription.
-    pub(crate) fn of(filter: &TopicFilter<'_>, wish: Wish) -> Self {
+    pub(crate) fn of(filter: &TopicFilter<'_>, wish: SubscriberOptions) -> Self {
         let pattern = filter.pattern();
         // Of one name each shared subscription is delivered for itself, with its own identifier.
         let is_wild = filter.group().is_none() && pattern.contains(['+', '#']);

@@ -16,7 +16,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Limits, Retain, Sender};
 
 use crate::access::Policy;
-use crate::between::{Batch, Links};
+use crate::between::{Batch, ShardLinks};
 use crate::cache::MatchCache;
 use crate::classes::PriorityMode;
 use crate::connection::Connection;
@@ -67,7 +67,7 @@ pub(crate) struct ShardState {
     pub(crate) to_write: VecDeque<ConnId>,
     pub(crate) to_close: Vec<ConnId>,
     /// What the other shards are to be told.
-    pub(crate) links: Links,
+    pub(crate) links: ShardLinks,
     /// Sessions that have retained messages to send and the room for it, in order; see `burst`.
     pub(crate) bursting: VecDeque<u32>,
     /// Steps that are left for them in this turn.
@@ -123,7 +123,7 @@ impl ShardState {
             page_requests: PageRequests::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
-            links: Links::new(index, shards),
+            links: ShardLinks::new(index, shards),
             bursting: VecDeque::new(),
             burst_steps: BURST_STEPS_PER_TURN_MAX,
             events: VecDeque::new(),

@@ -11,17 +11,17 @@ use tidegate_wire_mqtt::{Limits, PacketId, ReasonCode, RetainHandling, Subscript
 use crate::access::Action;
 use crate::between::Envelope;
 use crate::event::Event;
-use crate::face::Answer;
+use crate::face::ClientAnswer;
 use crate::gate::Kind;
 use crate::limits::STRANGER_BYTES;
 use crate::shard::ConnId;
 use crate::shares::Shares;
 use crate::state::ShardState;
-use crate::subscriptions::{Change, Presence, Wish};
+use crate::subscriptions::{Presence, SubscribeOutcome, SubscriberOptions};
 
 /// A request for subscriptions.
 #[derive(Clone, Copy, Debug)]
-pub struct Subscribing {
+pub struct SubscriptionRequest {
     /// The number of the request, for the answer.
     pub number: PacketId,
     /// What the client calls all of them.
@@ -35,7 +35,7 @@ impl ShardState {
     pub(crate) fn subscribe<'s>(
         &mut self,
         conn: ConnId,
-        request: Subscribing,
+        request: SubscriptionRequest,
         subscriptions: impl Iterator<Item = Subscription<'s>>,
         now: Timestamp,
     ) {
@@ -45,7 +45,7 @@ impl ShardState {
         for subscription in subscriptions {
             // Of a group's messages each has one receiver: one that is dropped there would be missed by all.
             let is_latest = request.wants_latest && subscription.filter.group().is_none();
-            let wish = Wish { is_latest, ..Wish::new(subscription.options, request.id) };
+            let wish = SubscriberOptions { is_latest, ..SubscriberOptions::new(subscription.options, request.id) };
             let granted = self.grant(index, &subscription, wish);
             if let Ok(wish) = granted {
                 let change = self.subscribe_one(index, &subscription.filter, wish);
@@ -56,7 +56,7 @@ impl ShardState {
             }
             grants.push(granted.map(|wish| wish.qos));
         }
-        let answer = Answer::Subscribed { number: request.number, grants: &grants };
+        let answer = ClientAnswer::Subscribed { number: request.number, grants: &grants };
         self.reply(conn, &answer, self.journal.until(mark));
         self.pump(index, now);
     }
@@ -84,11 +84,16 @@ impl ShardState {
             }
             existed.push(is_ended);
         }
-        self.reply(conn, &Answer::Unsubscribed { number, existed: &existed }, self.journal.until(mark));
+        self.reply(conn, &ClientAnswer::Unsubscribed { number, existed: &existed }, self.journal.until(mark));
     }
 
     /// What is granted of a wish, or why nothing is.
-    fn grant(&mut self, index: u32, subscription: &Subscription<'_>, wish: Wish) -> Result<Wish, ReasonCode> {
+    fn grant(
+        &mut self,
+        index: u32,
+        subscription: &Subscription<'_>,
+        wish: SubscriberOptions,
+    ) -> Result<SubscriberOptions, ReasonCode> {
         let filter = subscription.filter.as_str();
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
         let before = session.subscriptions.get(filter).map(|before| Shares::of(&subscription.filter, *before));
@@ -108,10 +113,15 @@ impl ShardState {
             self.tell(Event::Denied { client_id, what: "subscribe", topic: filter.into() });
             return Err(ReasonCode::NotAuthorized);
         }
-        Ok(Wish { qos: wish.qos.min(self.settings.qos_max), ..wish })
+        Ok(SubscriberOptions { qos: wish.qos.min(self.settings.qos_max), ..wish })
     }
 
-    pub(crate) fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
+    pub(crate) fn subscribe_one(
+        &mut self,
+        index: u32,
+        filter: &TopicFilter<'_>,
+        wish: SubscriberOptions,
+    ) -> SubscribeOutcome {
         if let Some(session) = self.sessions.get_mut(index) {
             let before = session.subscriptions.insert(filter.as_str().into(), wish);
             let before = before.map(|before| Shares::of(filter, before)).unwrap_or_default();
@@ -124,7 +134,7 @@ impl ShardState {
             return change;
         }
         let change = self.subscriptions.subscribe(pattern, index, wish);
-        if change == Change::First {
+        if change == SubscribeOutcome::First {
             self.links.tell_all(&Envelope::Interest { filter: pattern, interested: true });
         }
         change
@@ -167,12 +177,12 @@ pub(crate) fn own_filters() -> Limits {
     Limits { topic_levels_max: usize::MAX, topic_bytes_max: usize::MAX, ..Limits::default() }
 }
 
-fn wants_retained(subscription: &Subscription<'_>, change: Change) -> bool {
+fn wants_retained(subscription: &Subscription<'_>, change: SubscribeOutcome) -> bool {
     // [MQTT-3.3.1-9..11]; shared subscriptions never get retained messages at subscribe (section 4.8.2).
     subscription.filter.group().is_none()
         && match subscription.options.retain_handling {
             RetainHandling::Send => true,
-            RetainHandling::SendIfNew => change != Change::Replaced,
+            RetainHandling::SendIfNew => change != SubscribeOutcome::Replaced,
             RetainHandling::DoNotSend => false,
         }
 }

@@ -13,7 +13,7 @@ use tidegate_wire_mqtt::{Properties, QoS, topic};
 
 use crate::access::{Action, Identity};
 use crate::limits::TAPPED_BYTES_MAX;
-use crate::message::{Publication, Standing};
+use crate::message::{Precedence, Publication};
 use crate::state::ShardState;
 
 /// A message that was seen.
@@ -95,7 +95,7 @@ impl ShardState {
             retain: mapped.retain && self.settings.retain_available,
             expires: None,
             origin: crate::connect::origin_of(CLIENT_ID),
-            standing: Standing::UNKNOWN,
+            standing: Precedence::UNKNOWN,
         };
         self.taps.chain = mapped.chain.max(1);
         self.publish(&publication, now);

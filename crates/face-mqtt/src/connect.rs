@@ -8,17 +8,17 @@ use core::time::Duration;
 
 use tidegate_core::access::Identity;
 use tidegate_core::settings::Settings;
-use tidegate_core::{Shard, Will};
+use tidegate_core::{ClientWill, Shard};
 use tidegate_wire_mqtt::{
     ConnAck, Connect, Diagnostics, Encode, Encoded, Peer, Properties, Property, QoS, ReasonCode, Version,
 };
 
 use crate::aliases::AliasesOut;
-use crate::link::Link;
+use crate::link::FaceLink;
 
 /// A CONNECT that has been read, and whose sender has been authenticated.
 #[derive(Debug)]
-pub struct Hello<'a> {
+pub struct MqttHello<'a> {
     /// The packet.
     pub connect: &'a Connect<'a>,
     /// The client identifier: the packet's own, or the one that was made up because that was empty.
@@ -28,9 +28,9 @@ pub struct Hello<'a> {
 }
 
 /// The same in the words of the core.
-pub(crate) fn hello<'a>(shard: &Shard, hello: &Hello<'a>) -> tidegate_core::Hello<'a> {
+pub(crate) fn hello<'a>(shard: &Shard, hello: &MqttHello<'a>) -> tidegate_core::Hello<'a> {
     let (connect, settings) = (hello.connect, shard.settings());
-    let greeting = Greeting::new(hello, settings);
+    let greeting = ConnackProperties::new(hello, settings);
     let objection = objection_to(connect, &greeting);
     let properties = &connect.properties;
     // Before MQTT 5 there is no window to announce; there are no more identifiers than that.
@@ -44,7 +44,7 @@ pub(crate) fn hello<'a>(shard: &Shard, hello: &Hello<'a>) -> tidegate_core::Hell
         keep_alive: keep_alive(connect, settings),
         window: properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get),
         inbound_max,
-        will: connect.will.map(|will| Will {
+        will: connect.will.map(|will| ClientWill {
             topic: will.topic,
             payload: will.payload,
             properties: will.properties,
@@ -58,7 +58,7 @@ pub(crate) fn hello<'a>(shard: &Shard, hello: &Hello<'a>) -> tidegate_core::Hell
     }
 }
 
-fn link(shard: &Shard, connect: &Connect<'_>, greeting: Greeting) -> Link {
+fn link(shard: &Shard, connect: &Connect<'_>, greeting: ConnackProperties) -> FaceLink {
     let properties = &connect.properties;
     let diagnostics = match properties.request_problem_information() {
         Some(false) => Diagnostics::Omit,
@@ -66,7 +66,7 @@ fn link(shard: &Shard, connect: &Connect<'_>, greeting: Greeting) -> Link {
     };
     let packet_bytes_max = properties.maximum_packet_size().map_or(u32::MAX, NonZeroU32::get);
     let aliases = properties.topic_alias_maximum().unwrap_or(0).min(shard.settings().topic_alias_out_max);
-    Link {
+    FaceLink {
         peer: Peer { version: connect.version, packet_bytes_max, diagnostics },
         greeting: Some(Box::new(greeting)),
         aliases_in: None,
@@ -75,7 +75,7 @@ fn link(shard: &Shard, connect: &Connect<'_>, greeting: Greeting) -> Link {
 }
 
 /// What MQTT itself has against a client.
-fn objection_to(connect: &Connect<'_>, greeting: &Greeting) -> Option<ReasonCode> {
+fn objection_to(connect: &Connect<'_>, greeting: &ConnackProperties) -> Option<ReasonCode> {
     if connect.properties.authentication_method().is_some() {
         return Some(ReasonCode::BadAuthenticationMethod);
     }
@@ -108,7 +108,7 @@ fn keep_alive(connect: &Connect<'_>, settings: &Settings) -> u16 {
 
 /// What a CONNACK says to a client that is let in; nothing of it before MQTT 5.
 #[derive(Debug)]
-pub(crate) struct Greeting {
+pub(crate) struct ConnackProperties {
     list: Vec<Property<'static>>,
     /// The identifier that was made up for the client.
     assigned: Option<String>,
@@ -116,8 +116,8 @@ pub(crate) struct Greeting {
     keep_alive: Option<u16>,
 }
 
-impl Greeting {
-    fn new(hello: &Hello<'_>, settings: &Settings) -> Self {
+impl ConnackProperties {
+    fn new(hello: &MqttHello<'_>, settings: &Settings) -> Self {
         let connect = hello.connect;
         let mut greeting = Self { list: Vec::new(), assigned: None, topic_alias_max: None, keep_alive: None };
         if connect.version != Version::V5 {
@@ -156,7 +156,7 @@ impl Greeting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Mqtt;
+    use crate::MqttShard;
     use alloc::sync::Arc;
     use tidegate_control::Timestamp;
     use tidegate_core::access::Open;
@@ -175,7 +175,7 @@ mod tests {
             user_name: None,
             password: None,
         };
-        let hello = Hello { connect: &connect, client_id: "x", identity: Identity::default() };
+        let hello = MqttHello { connect: &connect, client_id: "x", identity: Identity::default() };
         assert!(shard.handle_connect(&hello, Timestamp::ZERO).is_some());
         // Two of fixed header, ten of variable header, three of identifier.
         assert_eq!((shard.stats().packets_received, shard.stats().bytes_received), (1, 15));

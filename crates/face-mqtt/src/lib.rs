@@ -13,15 +13,15 @@ mod read;
 mod reply;
 mod write;
 
-pub use connect::Hello;
+pub use connect::MqttHello;
 use tidegate_control::Timestamp;
 use tidegate_core::{ConnId, Portion, Progress, Shard};
 
 /// A shard whose clients speak MQTT.
-pub trait Mqtt {
+pub trait MqttShard {
     /// A client says hello. Its CONNACK (or refusal) is in the outbox when this returns, and a refused connection is named
     /// by `poll_close`. `None`: the table of connections is full.
-    fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId>;
+    fn handle_connect(&mut self, hello: &MqttHello<'_>, now: Timestamp) -> Option<ConnId>;
 
     /// Bytes of a connected client that are read in portions, because others wait, too: as many whole packets as there are
     /// (bounded) are handled.
@@ -38,8 +38,8 @@ pub trait Mqtt {
     }
 }
 
-impl Mqtt for Shard {
-    fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
+impl MqttShard for Shard {
+    fn handle_connect(&mut self, hello: &MqttHello<'_>, now: Timestamp) -> Option<ConnId> {
         let hello = connect::hello(self, hello);
         self.connect(hello, now)
     }

@@ -4,27 +4,27 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use tidegate_core::Memory;
-use tidegate_core::face::{Answer, Face, Frames, OutgoingPublication, PacketLength};
+use tidegate_core::face::{ClientAnswer, Face, Frames, OutgoingPublication, PacketLength};
 use tidegate_wire_mqtt::{Peer, Version};
 
 use crate::aliases::{AliasesIn, AliasesOut};
-use crate::connect::Greeting;
+use crate::connect::ConnackProperties;
 use crate::{reply, write};
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct FaceLink {
     pub(crate) peer: Peer,
     /// What the CONNACK says if the client is let in; none once it was said.
-    pub(crate) greeting: Option<Box<Greeting>>,
+    pub(crate) greeting: Option<Box<ConnackProperties>>,
     /// Topics that the client gave numbers to, if it did.
     pub(crate) aliases_in: Option<Box<AliasesIn>>,
     /// Topics that we gave numbers to; none if the client wants no aliases.
     pub(crate) aliases_out: Option<Box<AliasesOut>>,
 }
 
-impl Face for Link {
-    fn answer(&mut self, answer: &Answer<'_>, out: &mut Vec<u8>) {
+impl Face for FaceLink {
+    fn answer(&mut self, answer: &ClientAnswer<'_>, out: &mut Vec<u8>) {
         reply::write(self, answer, out);
     }
 

@@ -9,9 +9,9 @@ use tidegate_control::hints::Hints;
 use tidegate_wire_mqtt::Property;
 
 /// The words that go with an answer.
-pub(crate) struct Pace(Vec<(&'static str, String)>);
+pub(crate) struct PaceWords(Vec<(&'static str, String)>);
 
-impl Pace {
+impl PaceWords {
     pub(crate) fn new(interval: Option<Duration>, retry_after: Option<Duration>) -> Self {
         let mut words = Vec::new();
         let hints = Hints { interval, retry_after, ..Hints::default() };

@@ -9,30 +9,31 @@ use core::time::Duration;
 use tidegate_core::event::Why;
 use tidegate_core::ledger::Loss;
 use tidegate_core::{
-    Confirmation, ConnId, Ending, Flow, Incoming, Misstep, Moment, NotLasting, Shard, Step, Subscribing, WillFate,
+    Confirmation, ConnId, Ending, Flow, Incoming, Misstep, Moment, NotLasting, ReadStep, Shard, SubscriptionRequest,
+    WillFate,
 };
 use tidegate_wire_mqtt::{
     Ack, AckKind, Decoded, Disconnect, Packet, PeerError, Publish, ReasonCode, Subscribe, Version, decode,
 };
 
 use crate::aliases::{AliasesIn, NoRoom};
-use crate::link::Link;
+use crate::link::FaceLink;
 
 /// The version that a connection speaks, as long as it lasts. (One that is gone speaks none.)
 pub(crate) fn version_of(shard: &mut Shard, conn: ConnId) -> Version {
-    shard.face_mut::<Link>(conn).map_or(Version::V5, |(link, _)| link.peer.version)
+    shard.face_mut::<FaceLink>(conn).map_or(Version::V5, |(link, _)| link.peer.version)
 }
 
 /// The packet that begins these bytes, and what became of it.
 #[inline]
-pub(crate) fn packet(shard: &mut Shard, conn: ConnId, version: Version, bytes: &[u8], moment: &Moment) -> Step {
+pub(crate) fn packet(shard: &mut Shard, conn: ConnId, version: Version, bytes: &[u8], moment: &Moment) -> ReadStep {
     match decode(bytes, version, shard.packet_limits()) {
         Ok(Decoded::Packet { packet, consumed: size }) => {
             let is_publication = matches!(packet, Packet::Publish(_));
-            Step::Packet { size, is_publication, handled: handle(shard, conn, &packet, size, moment) }
+            ReadStep::Packet { size, is_publication, handled: handle(shard, conn, &packet, size, moment) }
         }
-        Ok(Decoded::Incomplete { at_least }) => Step::Incomplete { at_least },
-        Err(error) => Step::Broken(broken(shard, error)),
+        Ok(Decoded::Incomplete { at_least }) => ReadStep::Incomplete { at_least },
+        Err(error) => ReadStep::Broken(broken(shard, error)),
     }
 }
 
@@ -90,7 +91,7 @@ fn resolve_alias<'p>(shard: &mut Shard, conn: ConnId, packet: &Publish<'p>) -> R
         let ending = Ending::protocol(ReasonCode::ProtocolError, "unknown topic alias [MQTT-3.3.2-7]");
         (Loss::Rejected, ending)
     };
-    let (link, memory) = shard.face_mut::<Link>(conn).ok_or_else(unknown)?;
+    let (link, memory) = shard.face_mut::<FaceLink>(conn).ok_or_else(unknown)?;
     if packet.topic.is_empty() {
         let known = link.aliases_in.as_deref().and_then(|known| known.topic_of(alias));
         return Ok(Cow::Owned(known.ok_or_else(unknown)?.into()));
@@ -127,7 +128,7 @@ fn confirm(shard: &mut Shard, conn: ConnId, ack: &Ack<'_>, moment: &Moment) -> R
 }
 
 fn subscribe(shard: &mut Shard, conn: ConnId, packet: &Subscribe<'_>, moment: &Moment) {
-    let request = Subscribing {
+    let request = SubscriptionRequest {
         number: packet.packet_id,
         id: packet.properties.subscription_id(),
         wants_latest: packet.properties.user_properties().any(|(name, text)| name == CONFLATE && text == "latest"),

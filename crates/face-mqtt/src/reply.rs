@@ -8,49 +8,49 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_core::event::Why;
-use tidegate_core::face::Answer;
+use tidegate_core::face::ClientAnswer;
 use tidegate_wire_mqtt::{
     Ack, AckKind, ConnAck, Delivery, Disconnect, Encode, Packet, PacketId, Peer, Properties, Property, QoS, ReasonCode,
     ReasonCodes, SubAck, UnsubAck, Version,
 };
 
-use crate::link::Link;
-use crate::pace::Pace;
+use crate::link::FaceLink;
+use crate::pace::PaceWords;
 
 /// Appends an answer.
-pub(crate) fn write(link: &mut Link, answer: &Answer<'_>, out: &mut Vec<u8>) {
+pub(crate) fn write(link: &mut FaceLink, answer: &ClientAnswer<'_>, out: &mut Vec<u8>) {
     let peer = link.peer;
     match *answer {
-        Answer::Taken { delivery, is_reached, interval } => taken(peer, delivery, is_reached, interval, out),
-        Answer::Refused { delivery, refusal } => {
-            let pace = Pace::new(refusal.interval, Some(refusal.retry_after));
+        ClientAnswer::Taken { delivery, is_reached, interval } => taken(peer, delivery, is_reached, interval, out),
+        ClientAnswer::Refused { delivery, refusal } => {
+            let pace = PaceWords::new(refusal.interval, Some(refusal.retry_after));
             let properties = pace.properties(refusal.why);
             ack(peer, delivery, ReasonCode::QuotaExceeded, Properties::new(&properties), out);
         }
-        Answer::Rejected { delivery, reason } => ack(peer, delivery, reason, Properties::EMPTY, out),
-        Answer::Release { number, is_known } => step(peer, AckKind::PubRel, number, is_known, out),
-        Answer::Complete { number, is_known } => step(peer, AckKind::PubComp, number, is_known, out),
-        Answer::Subscribed { number, grants } => {
+        ClientAnswer::Rejected { delivery, reason } => ack(peer, delivery, reason, Properties::EMPTY, out),
+        ClientAnswer::Release { number, is_known } => step(peer, AckKind::PubRel, number, is_known, out),
+        ClientAnswer::Complete { number, is_known } => step(peer, AckKind::PubComp, number, is_known, out),
+        ClientAnswer::Subscribed { number, grants } => {
             let reasons: Vec<ReasonCode> =
                 grants.iter().map(|grant| grant.map_or_else(|reason| reason, granted)).collect();
             let reasons = ReasonCodes::new(&reasons);
             put(&SubAck { packet_id: number, properties: Properties::EMPTY, reasons }, peer, out);
         }
-        Answer::Unsubscribed { number, existed } => {
+        ClientAnswer::Unsubscribed { number, existed } => {
             let reason = |existed| if existed { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted };
             let reasons: Vec<ReasonCode> = existed.iter().map(|existed| reason(*existed)).collect();
             let reasons = ReasonCodes::new(&reasons);
             put(&UnsubAck { packet_id: number, properties: Properties::EMPTY, reasons }, peer, out);
         }
-        Answer::Alive => put(&Packet::PingResp, peer, out),
-        Answer::Welcome { is_resumed } => {
+        ClientAnswer::Alive => put(&Packet::PingResp, peer, out),
+        ClientAnswer::Welcome { is_resumed } => {
             if let Some(greeting) = link.greeting.take() {
                 // It fits: a client that would not accept it was not let in.
                 let _ = greeting.write(is_resumed, peer, out);
             }
         }
-        Answer::Unwelcome { reason, later } => unwelcome(peer, reason, later, out),
-        Answer::Goodbye(why) => goodbye(peer, why, out),
+        ClientAnswer::Unwelcome { reason, later } => unwelcome(peer, reason, later, out),
+        ClientAnswer::Goodbye(why) => goodbye(peer, why, out),
     }
 }
 
@@ -72,7 +72,7 @@ fn taken(peer: Peer, delivery: Delivery, is_reached: bool, interval: Option<Dura
     if interval.is_none() {
         return ack(peer, delivery, reason, Properties::EMPTY, out);
     }
-    let pace = Pace::new(interval, None);
+    let pace = PaceWords::new(interval, None);
     ack(peer, delivery, reason, Properties::new(&pace.words()), out);
 }
 
@@ -92,7 +92,7 @@ fn step(peer: Peer, kind: AckKind, packet_id: PacketId, is_known: bool, out: &mu
 }
 
 fn unwelcome(peer: Peer, reason: ReasonCode, later: Option<(&str, Duration)>, out: &mut Vec<u8>) {
-    let pace = Pace::new(None, later.map(|(_, retry_after)| retry_after));
+    let pace = PaceWords::new(None, later.map(|(_, retry_after)| retry_after));
     let list = later.map_or_else(Vec::new, |(words, _)| pace.properties(words));
     let properties = if list.is_empty() { Properties::EMPTY } else { Properties::new(&list) };
     put(&ConnAck { session_present: false, reason, properties }, peer, out);
@@ -106,7 +106,7 @@ fn goodbye(peer: Peer, why: &Why, out: &mut Vec<u8>) {
     let properties = match why {
         Why::Protocol { detail, .. } => vec![Property::ReasonString(detail)],
         Why::TooFast { interval, retry_after } => {
-            pace = Pace::new(*interval, Some(*retry_after));
+            pace = PaceWords::new(*interval, Some(*retry_after));
             pace.properties("publishing too fast for too long")
         }
         _ => vec![Property::ReasonString(reason.name())],
@@ -133,9 +133,9 @@ mod tests {
     use tidegate_core::Refusal;
     use tidegate_wire_mqtt::{Decoded, Limits, Sender, decode};
 
-    fn said(version: Version, answer: &Answer<'_>) -> Vec<u8> {
+    fn said(version: Version, answer: &ClientAnswer<'_>) -> Vec<u8> {
         let peer = Peer::new(version);
-        let mut link = Link { peer, greeting: None, aliases_in: None, aliases_out: None };
+        let mut link = FaceLink { peer, greeting: None, aliases_in: None, aliases_out: None };
         let mut out = Vec::new();
         write(&mut link, answer, &mut out);
         out
@@ -164,7 +164,7 @@ mod tests {
         let delivery = Delivery::ExactlyOnce { packet_id: PacketId::MIN, dup: false };
         let (retry_after, interval) = (Duration::from_millis(1500), Some(Duration::from_secs(2)));
         let refusal = Refusal { why: "publishing too fast", retry_after, interval };
-        let bytes = said(Version::V5, &Answer::Refused { delivery, refusal: &refusal });
+        let bytes = said(Version::V5, &ClientAnswer::Refused { delivery, refusal: &refusal });
         with(&bytes, Version::V5, |packet| {
             let Packet::Ack(ack) = packet else { panic!("{packet:?}") };
             assert_eq!((ack.kind, ack.reason), (AckKind::PubRec, ReasonCode::QuotaExceeded));
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_message_that_reached_nobody_is_a_success_before_mqtt_5() {
         let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
-        let answer = Answer::Taken { delivery, is_reached: false, interval: None };
+        let answer = ClientAnswer::Taken { delivery, is_reached: false, interval: None };
         for (version, expected) in
             [(Version::V311, ReasonCode::Success), (Version::V5, ReasonCode::NoMatchingSubscribers)]
         {
@@ -188,7 +188,7 @@ mod tests {
                 assert_eq!((ack.kind, ack.reason), (AckKind::PubAck, expected));
             });
         }
-        let nobody_waits = Answer::Taken { delivery: Delivery::AtMostOnce, is_reached: true, interval: None };
+        let nobody_waits = ClientAnswer::Taken { delivery: Delivery::AtMostOnce, is_reached: true, interval: None };
         assert_eq!(said(Version::V5, &nobody_waits), []);
     }
 
@@ -196,14 +196,14 @@ mod tests {
     fn only_mqtt_5_hears_a_goodbye_and_only_if_there_is_a_reason() {
         for why in [Why::KeepAlive, Why::TakenOver, Why::Ended(ReasonCode::ServerShuttingDown)] {
             for version in [Version::V31, Version::V311] {
-                assert_eq!(said(version, &Answer::Goodbye(&why)), []);
+                assert_eq!(said(version, &ClientAnswer::Goodbye(&why)), []);
             }
-            with(&said(Version::V5, &Answer::Goodbye(&why)), Version::V5, |packet| {
+            with(&said(Version::V5, &ClientAnswer::Goodbye(&why)), Version::V5, |packet| {
                 let Packet::Disconnect(goodbye) = packet else { panic!("{packet:?}") };
                 assert_eq!(Some(goodbye.reason), reason_of(&why));
                 assert!(reason_string(&goodbye.properties).is_some(), "always in words as well");
             });
         }
-        assert_eq!(said(Version::V5, &Answer::Goodbye(&Why::Lost)), []);
+        assert_eq!(said(Version::V5, &ClientAnswer::Goodbye(&Why::Lost)), []);
     }
 }

@@ -6,14 +6,14 @@ use tidegate_core::Memory;
 use tidegate_core::face::{Frames, OutgoingPublication};
 use tidegate_wire_mqtt::{Encode, Encoded, OutgoingAlias, Patch, PayloadPlace, Peer, Publish, PublishFrame};
 
-use crate::link::Link;
+use crate::link::FaceLink;
 
 /// Bytes written; none if the client does not accept a packet of this size.
 ///
 /// Most copies are one of many without anything of their own: that way is short, and the others are not part of it.
 #[inline]
 pub(crate) fn publication(
-    link: &mut Link,
+    link: &mut FaceLink,
     outgoing: &OutgoingPublication<'_>,
     frames: &mut Frames,
     memory: &Memory,
@@ -33,7 +33,7 @@ pub(crate) fn publication(
 /// The first copy of many, one of its own, or one with an alias.
 #[inline(never)]
 fn write_other(
-    link: &mut Link,
+    link: &mut FaceLink,
     outgoing: &OutgoingPublication<'_>,
     frames: &mut Frames,
     memory: &Memory,

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use tidegate_broker::doorway::{Decoder, First, Pages, Upgrade, connect_limits, first_packet, upgrade};
+use tidegate_broker::doorway::{AllowedPages, Decoder, First, Upgrade, connect_limits, first_packet, upgrade};
 use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Shard, Then};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 
 const SIDES: usize = 4;
 const REQUEST: &[u8] = b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -67,7 +67,7 @@ impl Side {
     /// As far as it goes before the core.
     fn advance(&mut self, place: usize, shard: &mut Shard, settings: &Settings, now: Timestamp) {
         if matches!(self.stage, Stage::Upgrade) {
-            match upgrade(&self.input, IpAddr::V4(Ipv4Addr::LOCALHOST), Pages::OfThisMachine) {
+            match upgrade(&self.input, IpAddr::V4(Ipv4Addr::LOCALHOST), AllowedPages::OfThisMachine) {
                 Upgrade::Incomplete => return,
                 Upgrade::Refuse { .. } => self.stage = Stage::Gone,
                 Upgrade::Accept { consumed, .. } => {
@@ -86,7 +86,7 @@ impl Side {
             First::Connect { connect, consumed } => {
                 let made_up = format!("auto-{place}");
                 let client_id = if connect.client_id.is_empty() { &made_up } else { connect.client_id };
-                let hello = Hello { connect: &connect, client_id, identity: Identity::default() };
+                let hello = MqttHello { connect: &connect, client_id, identity: Identity::default() };
                 self.stage = shard.handle_connect(&hello, now).map_or(Stage::Gone, Stage::Core);
                 self.input.drain(..consumed);
             }

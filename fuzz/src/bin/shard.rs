@@ -11,7 +11,7 @@ use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Shard, Then};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{Connect, Properties, Property, Version};
 
 const IDS: [&str; 2] = ["a", "b"];
@@ -36,7 +36,7 @@ fn connect(shard: &mut Shard, id: &str, how: u8, now: Timestamp) -> Option<ConnI
         user_name: None,
         password: None,
     };
-    shard.handle_connect(&Hello { connect: &connect, client_id: id, identity: Identity::default() }, now)
+    shard.handle_connect(&MqttHello { connect: &connect, client_id: id, identity: Identity::default() }, now)
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -16,7 +16,7 @@ use serde_json::json;
 use tidegate_broker::ask::Closed;
 use tidegate_broker::{Ban, Banned, OperatorSetting};
 use tidegate_core::access::Identity;
-use tidegate_core::event::Side;
+use tidegate_core::event::LedgerSide;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
 use tidegate_core::{RATE_WINDOW, Whom};
@@ -298,9 +298,9 @@ fn lost(ledger: &Ledger) -> Vec<String> {
     }
     let mut lines = vec![format!(
         "not taken: {} of {} that it sent; lost: {} of {} that were for it",
-        ledger.lost_on(Side::In),
+        ledger.lost_on(LedgerSide::In),
         ledger.received,
-        ledger.lost_on(Side::Out),
+        ledger.lost_on(LedgerSide::Out),
         ledger.deliveries
     )];
     let counted = Loss::ALL.into_iter().filter(|loss| *loss != Loss::Repeated && ledger.lost(*loss) > 0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mio::event::Event;
 use tidegate_core::shard_of;
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 
 use super::connection::SocketConnection;
@@ -300,7 +300,8 @@ impl ShardThread {
             self.ask_again(handover, version);
             return;
         }
-        let hello = Hello { connect: &connect, client_id: &handover.client_id, identity: handover.identity.clone() };
+        let hello =
+            MqttHello { connect: &connect, client_id: &handover.client_id, identity: handover.identity.clone() };
         let Some(id) = self.shard.handle_connect(&hello, self.now) else {
             self.turn_away(handover, ReasonCode::QuotaExceeded);
             return;

@@ -25,7 +25,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::order::ReadOrder;
 use tidegate_core::access::Identity;
 use tidegate_core::event::Event;
-use tidegate_core::{Batch, ConnId, Lane, Shard};
+use tidegate_core::{Batch, BatchLane, ConnId, Shard};
 use tidegate_wire_mqtt::{Limits, ReasonCode};
 use tracing::error;
 
@@ -323,8 +323,8 @@ impl ShardThread {
         for to in (0..self.shared.inboxes.len()).filter(|&to| to != self.index) {
             while let Some(batch) = self.shard.poll_batch(to) {
                 let batches_max = match batch.lane() {
-                    Lane::Interest => INBOX_INTEREST_MAX,
-                    Lane::Messages => INBOX_BATCHES_MAX,
+                    BatchLane::Interest => INBOX_INTEREST_MAX,
+                    BatchLane::Messages => INBOX_BATCHES_MAX,
                 };
                 let bytes = batch.size();
                 // Before the other side can take it out again.

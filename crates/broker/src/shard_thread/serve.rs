@@ -8,7 +8,7 @@ use mio::event::Event;
 use tidegate_control::order::{Served, Visit};
 use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Portion, Progress, Reading as Standing, Shard, Then};
-use tidegate_face_mqtt::Mqtt;
+use tidegate_face_mqtt::MqttShard;
 
 use super::connection::{ReadState, SocketConnection, StreamEnd};
 use super::{ShardThread, token};

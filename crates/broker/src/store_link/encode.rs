@@ -1,6 +1,6 @@
 //! Changes of the core as records of the store.
 
-use tidegate_core::persist::{Change, Kept, SavedWish, Turn};
+use tidegate_core::persist::{SavedWish, StoreChange, StoredMessage, Turn};
 use tidegate_store::records::{IDS_MAX, MessageRecord, Record, WishRecord};
 use tidegate_store::{FRAME_BYTES, Location, Position, RecordBatch, StoreError};
 
@@ -27,7 +27,7 @@ pub struct Messages(Vec<Placed>);
 
 #[derive(Debug)]
 struct Placed {
-    message: Kept,
+    message: StoredMessage,
     number: u64,
     /// From the beginning of the batch, and the length of its record.
     at: u64,
@@ -52,10 +52,10 @@ impl Written {
         (self.batch, self.messages)
     }
 
-    fn push(&mut self, change: &Change, wall: &WallClock) -> Result<(), StoreError> {
+    fn push(&mut self, change: &StoreChange, wall: &WallClock) -> Result<(), StoreError> {
         let at = self.batch.bytes();
         push(change, wall, &mut self.batch)?;
-        if let Change::Message(message) = change {
+        if let StoreChange::Message(message) = change {
             let len = (self.batch.bytes() - at - FRAME_BYTES) as u32;
             self.messages.0.push(Placed { message: message.clone(), number: message.number(), at: at as u64, len });
         }
@@ -68,7 +68,7 @@ pub fn batches(turn: &Turn, wall: &WallClock) -> Vec<Written> {
     let mut batches = Vec::new();
     let mut written = Written::default();
     for change in &turn.changes {
-        if matches!(change, Change::Whole) {
+        if matches!(change, StoreChange::Whole) {
             if written.batch.len() >= BATCH_RECORDS || written.batch.bytes() >= BATCH_BYTES {
                 batches.push(std::mem::take(&mut written));
             }
@@ -88,10 +88,10 @@ pub fn batches(turn: &Turn, wall: &WallClock) -> Vec<Written> {
     batches
 }
 
-fn push(change: &Change, wall: &WallClock, batch: &mut RecordBatch) -> Result<(), StoreError> {
+fn push(change: &StoreChange, wall: &WallClock, batch: &mut RecordBatch) -> Result<(), StoreError> {
     let record = match *change {
-        Change::Whole => return Ok(()),
-        Change::Message(ref message) => {
+        StoreChange::Whole => return Ok(()),
+        StoreChange::Message(ref message) => {
             let id = message.number();
             return message.read(|message| {
                 Record::Message(MessageRecord {
@@ -108,43 +108,45 @@ fn push(change: &Change, wall: &WallClock, batch: &mut RecordBatch) -> Result<()
                 .push_to(batch)
             });
         }
-        Change::Session { session, ref client_id, ref user, expiry, ends } => Record::Session {
+        StoreChange::Session { session, ref client_id, ref user, expiry, ends } => Record::Session {
             session,
             client_id,
             principal: user.as_deref(),
             expiry_s: u32::try_from(expiry.as_secs()).ok().filter(|seconds| *seconds < u32::MAX),
             ends_ms: ends.map(|at| wall.ms(at)),
         },
-        Change::SessionEnded { session } => Record::SessionEnded { session },
-        Change::Subscribed { session, ref filter, wish } => {
+        StoreChange::SessionEnded { session } => Record::SessionEnded { session },
+        StoreChange::Subscribed { session, ref filter, wish } => {
             let SavedWish { qos, no_local, retain_as_published, is_latest, id } = wish;
             let (qos, id) = (qos.bits(), id.map(std::num::NonZeroU32::get));
             let wish = WishRecord { qos, no_local, retain_as_published, is_latest, id };
             Record::Subscribed { session, filter, wish }
         }
-        Change::Unsubscribed { session, ref filter } => Record::Unsubscribed { session, filter },
-        Change::Queued { session, place, message, qos, retain, ref ids } => {
+        StoreChange::Unsubscribed { session, ref filter } => Record::Unsubscribed { session, filter },
+        StoreChange::Queued { session, place, message, qos, retain, ref ids } => {
             let ids = ids.iter().take(IDS_MAX).map(|id| id.get()).collect();
             Record::Queued { session, place, message, qos: qos.bits(), retain, ids }
         }
-        Change::Dequeued { session, place } => Record::Dequeued { session, place },
-        Change::Sent { session, place, packet_id } => Record::Sent { session, place, packet_id: packet_id.get() },
-        Change::Released { session, place } => Record::Released { session, place },
-        Change::InboundNoted { session, packet_id } => Record::InboundNoted { session, packet_id: packet_id.get() },
-        Change::InboundReleased { session, packet_id } => {
+        StoreChange::Dequeued { session, place } => Record::Dequeued { session, place },
+        StoreChange::Sent { session, place, packet_id } => Record::Sent { session, place, packet_id: packet_id.get() },
+        StoreChange::Released { session, place } => Record::Released { session, place },
+        StoreChange::InboundNoted { session, packet_id } => {
+            Record::InboundNoted { session, packet_id: packet_id.get() }
+        }
+        StoreChange::InboundReleased { session, packet_id } => {
             Record::InboundReleased { session, packet_id: packet_id.get() }
         }
-        Change::Retained { ref topic, message } => Record::Retained { topic, message },
-        Change::RetainedCleared { ref topic } => Record::RetainedCleared { topic },
-        Change::Will { session, message, delay, due } => {
+        StoreChange::Retained { ref topic, message } => Record::Retained { topic, message },
+        StoreChange::RetainedCleared { ref topic } => Record::RetainedCleared { topic },
+        StoreChange::Will { session, message, delay, due } => {
             let delay_s = u32::try_from(delay.as_secs()).unwrap_or(u32::MAX);
             Record::Will { session, message, delay_s, due_ms: due.map(|at| wall.ms(at)) }
         }
-        Change::WillCleared { session } => Record::WillCleared { session },
-        Change::Routing { message } => Record::Routing { message },
-        Change::Reached { message, session } => Record::Reached { message, session },
-        Change::ReachedGroup { message, ref group } => Record::ReachedGroup { message, group },
-        Change::Routed { message } => Record::Routed { message },
+        StoreChange::WillCleared { session } => Record::WillCleared { session },
+        StoreChange::Routing { message } => Record::Routing { message },
+        StoreChange::Reached { message, session } => Record::Reached { message, session },
+        StoreChange::ReachedGroup { message, ref group } => Record::ReachedGroup { message, group },
+        StoreChange::Routed { message } => Record::Routed { message },
     };
     record.push_to(batch)
 }

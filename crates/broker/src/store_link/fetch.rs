@@ -240,7 +240,7 @@ mod tests {
     use tidegate_core::access::{Identity, Open};
     use tidegate_core::settings::Settings;
     use tidegate_core::shard_of;
-    use tidegate_face_mqtt::{Hello, Mqtt};
+    use tidegate_face_mqtt::{MqttHello, MqttShard};
     use tidegate_store::records::{MessageRecord, Record, StoreImage, WishRecord};
     use tidegate_store::{FileId, LogState as _};
     use tidegate_wire_mqtt::{Connect, Properties, Version};
@@ -341,7 +341,7 @@ mod tests {
                 user_name: None,
                 password: None,
             };
-            let hello = Hello { connect: &connect, client_id: &client_id, identity: Identity::default() };
+            let hello = MqttHello { connect: &connect, client_id: &client_id, identity: Identity::default() };
             shard.handle_connect(&hello, now).unwrap();
         }
         shard

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::persist::{
-    ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish, wants_latest,
+    ID_SETS_MAX, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish, StoredMessage,
+    wants_latest,
 };
 use tidegate_core::{Shard, shard_of};
 use tidegate_store::records::{
@@ -115,7 +116,7 @@ struct Restoring<'a> {
     wall: &'a WallClock,
     payload: Vec<u8>,
     /// Messages that several sessions of a shard wait for are there once.
-    known: BTreeMap<(u64, usize), Kept>,
+    known: BTreeMap<(u64, usize), StoredMessage>,
     /// Sets of subscription identifiers that messages on disk have, of this session.
     sets: BTreeSet<&'a [u32]>,
     /// Its subscriptions, if it wants only the newest of some topics: then the topics of what waits have to be known.
@@ -124,7 +125,7 @@ struct Restoring<'a> {
 }
 
 impl<'a> Restoring<'a> {
-    fn message(&mut self, number: u64, index: usize, shard: &mut Shard) -> Option<Kept> {
+    fn message(&mut self, number: u64, index: usize, shard: &mut Shard) -> Option<StoredMessage> {
         if let Some(known) = self.known.get(&(number, index)) {
             return Some(known.clone());
         }
@@ -136,7 +137,7 @@ impl<'a> Restoring<'a> {
         kept
     }
 
-    fn read_message(&mut self, number: u64, shard: &mut Shard) -> Option<Kept> {
+    fn read_message(&mut self, number: u64, shard: &mut Shard) -> Option<StoredMessage> {
         let at = self.image.message(number)?;
         if let Err(error) = (self.read)(at, &mut self.payload) {
             tracing::error!(event = "store_error", %error, "a message that was kept cannot be read");

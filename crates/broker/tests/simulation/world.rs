@@ -11,7 +11,7 @@ use tidegate_core::event::Why;
 use tidegate_core::persist::{Fetch, Trouble};
 use tidegate_core::settings::Settings;
 use tidegate_core::{Batch as Mail, ConnId, Shard, shard_of};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
 use tidegate_store::records::StoreImage;
 use tidegate_store::{Location, Log, LogOptions, LogRoom, LogState, RecordBatch, StoreError};
@@ -403,7 +403,7 @@ impl World {
             password: None,
         };
         let shard = shard_of(&client.id, self.shards.len());
-        let hello = Hello { connect: &connect, client_id: &client.id, identity: Identity::default() };
+        let hello = MqttHello { connect: &connect, client_id: &client.id, identity: Identity::default() };
         if let Some(conn) = self.shards[shard].handle_connect(&hello, self.now) {
             self.wires.insert(index, (shard, conn));
         }

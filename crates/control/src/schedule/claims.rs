@@ -28,7 +28,7 @@ use super::longest::bucket;
 
 /// Whether an item is within what its sender may expect to be served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Claim {
+pub enum Entitlement {
     /// The item is within the claim of its sender.
     #[default]
     Entitled,
@@ -70,7 +70,7 @@ struct ClaimFlow {
     tags: [u64; 2],
     /// Costs that wait, by claim.
     waiting: [u64; 2],
-    stands: Option<Claim>,
+    stands: Option<Entitlement>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -167,14 +167,14 @@ impl Claims {
     }
 
     /// An item waits behind the others of its flow.
-    pub(super) fn on_pushed(&mut self, flow: u32, cost: u32, claim: Claim) {
+    pub(super) fn on_pushed(&mut self, flow: u32, cost: u32, claim: Entitlement) {
         if self.flows[flow as usize].parent == NIL {
             // Nobody's: a parent of its own, beyond all that callers name.
             self.set_parent(flow, u64::MAX - u64::from(flow));
         }
         let ClaimFlow { parent, stands, .. } = self.flows[flow as usize];
-        let is_sparse = claim == Claim::Excess && stands.is_none() && self.take_fair_share(parent);
-        let claim = if is_sparse { Claim::Entitled } else { claim };
+        let is_sparse = claim == Entitlement::Excess && stands.is_none() && self.take_fair_share(parent);
+        let claim = if is_sparse { Entitlement::Entitled } else { claim };
         let items = &mut self.parents[parent as usize].items;
         self.busy_parents += usize::from(*items == 0);
         *items += 1;
@@ -203,8 +203,8 @@ impl Claims {
         let busy = self.orders[0].flows + self.orders[1].parents.len();
         self.fair += UNIT / (busy.max(1) as u64);
         self.since_excess =
-            if claim == Claim::Excess || self.orders[1].parents.is_empty() { 0 } else { self.since_excess + 1 };
-        if claim == Claim::Excess {
+            if claim == Entitlement::Excess || self.orders[1].parents.is_empty() { 0 } else { self.since_excess + 1 };
+        if claim == Entitlement::Excess {
             let used = &mut self.parents[parent as usize].used;
             *used = (*used).max(self.fair) + UNIT;
         }
@@ -216,14 +216,14 @@ impl Claims {
         let tag = &mut self.flows[flow as usize].tags[order];
         *tag = (*tag + charge) | STANDING;
         self.list_parent(parent, order);
-        self.pay(flow, cost, [claim, Claim::Entitled, Claim::Excess]);
+        self.pay(flow, cost, [claim, Entitlement::Entitled, Entitlement::Excess]);
         self.stand(flow);
     }
 
     /// The oldest item of this flow has left out of turn.
     pub(super) fn on_evicted(&mut self, flow: u32, cost: u32) {
         self.count_out(self.flows[flow as usize].parent);
-        self.pay(flow, cost, [Claim::Excess, Claim::Entitled, Claim::Excess]);
+        self.pay(flow, cost, [Entitlement::Excess, Entitlement::Entitled, Entitlement::Excess]);
         self.stand(flow);
     }
 
@@ -265,13 +265,13 @@ impl Claims {
     }
 
     /// Whether a flow is as good as the longest for an item with this claim: nobody else would have to make room for it.
-    pub(super) fn is_longest(&self, flow: u32, claim: Claim) -> bool {
+    pub(super) fn is_longest(&self, flow: u32, claim: Entitlement) -> bool {
         let Some(ClaimFlow { parent, waiting, .. }) = self.flows.get(flow as usize) else { return false };
         let entitled = self.by_entitled.longest().map_or(0, |flow| self.flows[flow as usize].waiting[0]);
         let excess = self.by_excess.longest().map_or(0, |parent| self.parents[parent as usize].excess);
         match claim {
-            Claim::Entitled => excess < entitled && bucket(waiting[0]) >= bucket(entitled),
-            Claim::Excess => self.parents.get(*parent as usize).is_some_and(|own| {
+            Entitlement::Entitled => excess < entitled && bucket(waiting[0]) >= bucket(entitled),
+            Entitlement::Excess => self.parents.get(*parent as usize).is_some_and(|own| {
                 let longest = own.by_excess.longest().map_or(0, |flow| self.flows[flow as usize].waiting[1]);
                 excess >= entitled && bucket(own.excess) >= bucket(excess) && bucket(waiting[1]) >= bucket(longest)
             }),
@@ -289,7 +289,7 @@ impl Claims {
     }
 
     /// Takes what an item counted for from what its flow has waiting, the first claim first.
-    fn pay(&mut self, flow: u32, cost: u32, from: [Claim; 3]) {
+    fn pay(&mut self, flow: u32, cost: u32, from: [Entitlement; 3]) {
         let mut left = u64::from(cost);
         for claim in from {
             let part = left.min(self.flows[flow as usize].waiting[claim as usize]);
@@ -300,15 +300,15 @@ impl Claims {
         }
     }
 
-    fn weigh(&mut self, flow: u32, claim: Claim, change: impl FnOnce(u64) -> u64) {
+    fn weigh(&mut self, flow: u32, claim: Entitlement, change: impl FnOnce(u64) -> u64) {
         let index = flow;
         let flow = &mut self.flows[index as usize];
         let before = flow.waiting[claim as usize];
         let after = change(before);
         flow.waiting[claim as usize] = after;
         match claim {
-            Claim::Entitled => self.by_entitled.on_change(index, before, after),
-            Claim::Excess => {
+            Entitlement::Entitled => self.by_entitled.on_change(index, before, after),
+            Entitlement::Excess => {
                 let parent = &mut self.parents[flow.parent as usize];
                 parent.by_excess.on_change(index, before, after);
                 let sum = parent.excess;
@@ -323,8 +323,8 @@ impl Claims {
         let ClaimFlow { parent, waiting, stands, tags, .. } = self.flows[flow as usize];
         let belongs = match waiting {
             [0, 0] => None,
-            [0, _] => Some(Claim::Excess),
-            _ => Some(Claim::Entitled),
+            [0, _] => Some(Entitlement::Excess),
+            _ => Some(Entitlement::Entitled),
         };
         if stands == belongs {
             return;
@@ -349,7 +349,7 @@ impl Claims {
     }
 
     /// Takes a flow from where it stands, and its parent with it, which may have to be listed again.
-    fn leave_order(&mut self, flow: u32, claim: Claim) {
+    fn leave_order(&mut self, flow: u32, claim: Entitlement) {
         let ClaimFlow { parent, tags, .. } = self.flows[flow as usize];
         let order = claim as usize;
         let branch = &mut self.parents[parent as usize].branches[order];

@@ -27,8 +27,8 @@ mod tests;
 use core::fmt;
 
 use crate::config::{ConfigError, count, named};
-pub use claims::Claim;
 use claims::Claims;
+pub use claims::Entitlement;
 use drr::Drr;
 use pool::Pool;
 use strict::Strict;
@@ -288,11 +288,11 @@ impl<T> Scheduler<T> {
 
     /// Queues an item behind the others of its flow, if there is room. The cost is clamped to `1..=cost_max`.
     pub fn push(&mut self, flow: FlowId, item: T, cost: u32) -> Pushed<T> {
-        self.push_as(flow, item, cost, Claim::Entitled)
+        self.push_as(flow, item, cost, Entitlement::Entitled)
     }
 
     /// The same with its claim, which matters under [`SchedulerRule::Claims`] only.
-    pub fn push_as(&mut self, flow: FlowId, item: T, cost: u32, claim: Claim) -> Pushed<T> {
+    pub fn push_as(&mut self, flow: FlowId, item: T, cost: u32, claim: Entitlement) -> Pushed<T> {
         let cost = cost.clamp(1, self.cost_max);
         if self.know(flow).is_err() {
             return Pushed::Refused(item, ScheduleRefusal::FlowOverMaximum);
@@ -350,7 +350,7 @@ impl<T> Scheduler<T> {
 
     /// Whether a flow's backlog is at least 8/9 of the longest, as [`Scheduler::evict_longest`] measures it for an item with
     /// this claim: evicting from anybody else would not be fairer.
-    pub fn is_longest(&self, flow: FlowId, claim: Claim) -> bool {
+    pub fn is_longest(&self, flow: FlowId, claim: Entitlement) -> bool {
         match &self.order {
             RuleState::Claims(claims) => claims.is_longest(flow.0, claim),
             RuleState::Drr(_) | RuleState::Strict(_) => self.longest() == Some(flow),

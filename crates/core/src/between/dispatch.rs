@@ -5,7 +5,7 @@ use tidegate_control::Timestamp;
 use super::{Batch, Envelope, Unread, VERSION};
 use crate::ledger::Loss;
 use crate::message::Shareable;
-use crate::retained::{Kept, Stamp};
+use crate::retained::{RetainOutcome, Stamp};
 use crate::route::load_of;
 use crate::state::ShardState;
 use crate::subscriptions::GroupRef;
@@ -33,7 +33,7 @@ impl ShardState {
                 if publication.retain {
                     self.retain_count = self.retain_count.max(count);
                     let kept = self.retain(&message, Stamp { count, from: self.links.address_of(from) }, now);
-                    self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
+                    self.stats.retained_memory_budget += u64::from(kept == RetainOutcome::Full);
                 }
                 self.saturation.begin_message();
                 self.route_here(&message, now);

@@ -9,7 +9,7 @@ use tidegate_wire_mqtt::{Properties, QoS};
 
 use super::{Address, Wall};
 use crate::classes::ClassId;
-use crate::message::{Publication, RATE_UNKNOWN, Standing, belongs_to_message};
+use crate::message::{Precedence, Publication, RATE_UNKNOWN, belongs_to_message};
 use crate::subscriptions::Members;
 
 /// One thing that a shard tells another.
@@ -20,7 +20,7 @@ pub(crate) enum Envelope<'a> {
     ///
     /// *Lost*: the subscribers there miss it. At QoS 0 that is allowed, and `dropped_shard_full` counts it where the sender
     /// gave it up. At QoS 1 and 2 with a store nobody was thanked for it, because no `Kept` comes; a QoS 2 message or a
-    /// will of a lasting session is sent again after a restart (`Change::Routing`). Without a store its publisher was
+    /// will of a lasting session is sent again after a restart (`StoreChange::Routing`). Without a store its publisher was
     /// thanked. A retained one is missing there, and that shard answers with an older one, until the next of its topic.
     Publish { publication: Publication<'a>, count: u64, routing: u64 },
     /// A message for one member of a group there; if the last one has left, it is passed on. `tried` are the shards where
@@ -140,7 +140,7 @@ impl<'a> Envelope<'a> {
 
     /// The next envelope of a batch, if it makes sense; `bytes` moves behind it.
     pub(crate) fn read(wall: Wall, bytes: &mut &'a [u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = EnvelopeReader(bytes);
         let envelope = match reader.array::<1>()?[0] {
             0 => {
                 let publication = reader.publication(wall)?;
@@ -196,7 +196,7 @@ fn write_block(block: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_publication(publication: &Publication<'_>, wall: Wall, out: &mut Vec<u8>) {
-    let Standing { class, is_by_topic, rate, .. } = publication.standing;
+    let Precedence { class, is_by_topic, rate, .. } = publication.standing;
     let has_rate = rate != RATE_UNKNOWN;
     let flags = u8::from(publication.retain) << 2 | u8::from(is_by_topic) << 3 | u8::from(has_rate) << 4;
     out.push(publication.qos.bits() | flags | class.bits() << 5);
@@ -217,9 +217,9 @@ fn write_publication(publication: &Publication<'_>, wall: Wall, out: &mut Vec<u8
     write_block(publication.payload, out);
 }
 
-struct Reader<'a>(&'a [u8]);
+struct EnvelopeReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> EnvelopeReader<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
         let [flags] = self.array()?;
         let rate = if flags & 16 != 0 { u32::from_le_bytes(self.array()?) } else { RATE_UNKNOWN };
         let class = ClassId::from_bits(flags >> 5);
-        let mut standing = Standing { is_by_topic: flags & 8 != 0, rate, ..Standing::of(class) };
+        let mut standing = Precedence { is_by_topic: flags & 8 != 0, rate, ..Precedence::of(class) };
         standing.set_claim(u64::from_le_bytes(self.array()?));
         let origin = u64::from_le_bytes(self.array()?);
         let expires = u64::from_le_bytes(self.array()?);

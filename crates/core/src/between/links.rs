@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Address, Batch, Envelope, Lane, ShardSet, VERSION, Wall};
+use super::{Address, Batch, BatchLane, Envelope, ShardSet, VERSION, Wall};
 use crate::limits::{BATCH_BYTES_PAUSE, SHARDS_MAX};
 
 /// What waits for one other shard.
@@ -19,7 +19,7 @@ struct Outgoing {
 
 /// The ways from one shard to all others of its node.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub(crate) struct ShardLinks {
     own: Address,
     /// By position; the own place stays empty.
     outgoing: Vec<Outgoing>,
@@ -28,7 +28,7 @@ pub(crate) struct Links {
     wall: Wall,
 }
 
-impl Links {
+impl ShardLinks {
     pub(crate) fn new(index: usize, shards: usize) -> Self {
         let outgoing: Vec<_> = (0..shards.clamp(1, SHARDS_MAX)).map(|_| Outgoing::default()).collect();
         let own = Address { node: 0, shard: index.min(SHARDS_MAX - 1) as u16 };
@@ -123,7 +123,8 @@ impl Links {
     /// What waits for a shard, changes of interest first.
     pub(crate) fn poll(&mut self, to: usize) -> Option<Batch> {
         let Outgoing { interest, messages } = self.outgoing.get_mut(to)?;
-        let (lane, bytes) = if interest.is_empty() { (Lane::Messages, messages) } else { (Lane::Interest, interest) };
+        let (lane, bytes) =
+            if interest.is_empty() { (BatchLane::Messages, messages) } else { (BatchLane::Interest, interest) };
         self.refused.remove(to);
         let from = self.own;
         (!bytes.is_empty()).then(|| Batch { version: VERSION, from, lane, bytes: core::mem::take(bytes) })
@@ -133,11 +134,11 @@ impl Links {
     pub(crate) fn take_back(&mut self, to: usize, batch: Batch) {
         let Some(outgoing) = self.outgoing.get_mut(to) else { return };
         let bytes = match batch.lane {
-            Lane::Interest => {
+            BatchLane::Interest => {
                 self.refused.insert(to);
                 &mut outgoing.interest
             }
-            Lane::Messages => &mut outgoing.messages,
+            BatchLane::Messages => &mut outgoing.messages,
         };
         let mut first = batch.bytes;
         first.append(bytes);

@@ -1,7 +1,7 @@
 //! What shards say to each other: envelopes, in batches, by way of the driver.
 //!
 //! Shards of one process trust each other's order: a batch that an inbox has no room for goes back to its sender
-//! ([`Links::take_back`]) and is tried again, so nothing is lost between them while the process lives. [`Envelope`] says
+//! ([`ShardLinks::take_back`]) and is tried again, so nothing is lost between them while the process lives. [`Envelope`] says
 //! for each kind what would be lost with it, because a way to another node may lose what an inbox does not. What such a
 //! way needs is in a batch already: the version of its envelopes, the node and shard that it comes from, and times of day
 //! instead of times of the process. A batch that cannot be read is refused whole ([`Unread`]).
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub(crate) use envelope::{Envelope, Tried};
-pub(crate) use links::Links;
+pub(crate) use links::ShardLinks;
 pub(crate) use shard_set::ShardSet;
 pub(crate) use wall::Wall;
 
@@ -48,13 +48,13 @@ impl fmt::Display for Address {
 pub struct Batch {
     version: u8,
     from: Address,
-    lane: Lane,
+    lane: BatchLane,
     bytes: Vec<u8>,
 }
 
 /// What a batch holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum BatchLane {
     /// Changes of interest: small and rare, and no answer is written before they are taken. An inbox should have room for
     /// these when it has none for messages.
     Interest,
@@ -69,7 +69,7 @@ impl Batch {
     }
 
     /// What it holds.
-    pub fn lane(&self) -> Lane {
+    pub fn lane(&self) -> BatchLane {
         self.lane
     }
 

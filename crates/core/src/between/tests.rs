@@ -11,7 +11,7 @@ use super::*;
 use crate::access::Open;
 use crate::classes::ClassId;
 use crate::limits::SHARDS_MAX;
-use crate::message::{Publication, Standing};
+use crate::message::{Precedence, Publication};
 use crate::settings::Settings;
 use crate::state::ShardState;
 use crate::subscriptions::Members;
@@ -50,7 +50,7 @@ proptest! {
             retain,
             expires: expires.map(Timestamp::from_nanos),
             origin,
-            standing: Standing::of(ClassId::HIGH),
+            standing: Precedence::of(ClassId::HIGH),
         };
         let (count, routing) = (if retain { count } else { 0 }, if qos == 2 { routing } else { 0 });
         let mut tried = Vec::new();
@@ -87,7 +87,7 @@ proptest! {
     #[test]
     fn no_bytes_make_a_shard_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let from = Address { node: 0, shard: 1 };
-        let batch = Batch { version: VERSION, from, lane: Lane::Messages, bytes };
+        let batch = Batch { version: VERSION, from, lane: BatchLane::Messages, bytes };
         let _ = shard(0, 2).handle_batch(&batch, Timestamp::ZERO);
     }
 }
@@ -110,7 +110,7 @@ fn a_batch_of_a_stranger_is_refused() {
     let mut two = shard(1, 2);
     let strangers = [Address { node: 9, shard: 0 }, Address { node: 0, shard: 2 }, Address { node: 0, shard: 1 }];
     for from in strangers {
-        let batch = Batch { version: VERSION, from, lane: Lane::Interest, bytes: vec![] };
+        let batch = Batch { version: VERSION, from, lane: BatchLane::Interest, bytes: vec![] };
         assert_eq!(two.handle_batch(&batch, Timestamp::ZERO), Err(Unread::Stranger(from)));
     }
 }
@@ -143,6 +143,6 @@ fn what_an_inbox_gives_back_comes_first_the_next_time_and_holds_up_answers() {
 
 #[test]
 fn more_shards_than_there_can_be_are_as_many_as_there_can_be() {
-    let links = Links::new(0, usize::MAX);
+    let links = ShardLinks::new(0, usize::MAX);
     assert_eq!((links.shards(), links.others().count()), (SHARDS_MAX, SHARDS_MAX - 1));
 }

@@ -36,14 +36,14 @@ pub(crate) struct Arrivals {
     swept_at: Timestamp,
     /// The same for all new names, while they are paced.
     paced: Timestamp,
-    appointments: Appointments,
+    appointments: ReturnTimes,
 }
 
 impl Arrivals {
     pub(crate) fn new(seed: u64) -> Self {
         let newcomers = HashMap::with_hasher(FixedState::with_seed(seed));
         let (swept_at, paced) = (Timestamp::ZERO, Timestamp::ZERO);
-        Self { newcomers, swept_at, paced, appointments: Appointments::default() }
+        Self { newcomers, swept_at, paced, appointments: ReturnTimes::default() }
     }
 
     /// Whether another new name from there is within its rate.
@@ -66,12 +66,12 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// Times to come back, one behind the other.
 #[derive(Debug, Default)]
-pub(crate) struct Appointments {
+pub(crate) struct ReturnTimes {
     next: Timestamp,
     count: u64,
 }
 
-impl Appointments {
+impl ReturnTimes {
     /// How long the next one is to stay away. Beyond the horizon nobody knows anything: a time between half of it and the
     /// whole, spread evenly by the golden ratio.
     pub(crate) fn give(&mut self, interval: Duration, now: Timestamp) -> Duration {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn f137_a_storm_gets_a_line_of_appointments_and_never_the_same_twice() {
-        let (mut appointments, now) = (Appointments::default(), Timestamp::from_secs_f64(50.0));
+        let (mut appointments, now) = (ReturnTimes::default(), Timestamp::from_secs_f64(50.0));
         let given: Vec<Duration> = (0..10_000).map(|_| appointments.give(Duration::from_millis(5), now)).collect();
         assert_eq!(given[0], APPOINTMENT_MIN);
         assert!(given.windows(2).all(|pair| pair[1] == pair[0] + Duration::from_millis(5)));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn f141_a_clock_that_goes_back_freezes_no_appointment() {
-        let mut appointments = Appointments::default();
+        let mut appointments = ReturnTimes::default();
         appointments.give(Duration::from_millis(5), Timestamp::from_secs_f64(1e9));
         let wait = appointments.give(Duration::from_millis(5), Timestamp::from_secs_f64(5.0));
         assert!(wait <= APPOINTMENT_MAX);

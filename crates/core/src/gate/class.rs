@@ -3,7 +3,7 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::Delivery;
 
-use super::{Admission, Arrival, Refusal};
+use super::{Admission, GateArrival, Refusal};
 use crate::classes::OnFull;
 use crate::deliver::bounds_of;
 use crate::ledger::Loss;
@@ -16,7 +16,7 @@ impl ShardState {
     /// of the receivers of this shard: what finds a queue of another one full is dropped there, and counted.
     pub(crate) fn admit_to_class(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &Publication<'_>,
         now: Timestamp,
     ) -> Option<Admission> {

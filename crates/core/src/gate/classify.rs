@@ -10,7 +10,7 @@ use tidegate_control::Timestamp;
 
 use crate::access::Action;
 use crate::classes::{ClassBy, ClassId, PriorityMode};
-use crate::message::{Publication, Standing};
+use crate::message::{Precedence, Publication};
 use crate::state::ShardState;
 
 /// What a client's messages count for, for whoever asks why.
@@ -38,16 +38,16 @@ impl ShardState {
 
     /// How a message stands among others. Said once, when it comes in.
     #[inline]
-    pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Standing {
+    pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Precedence {
         let priority = &self.settings.priority;
         if priority.mode == PriorityMode::Off {
-            return Standing::UNKNOWN;
+            return Precedence::UNKNOWN;
         }
-        let Some(session) = self.sessions.get_mut(index) else { return Standing::UNKNOWN };
+        let Some(session) = self.sessions.get_mut(index) else { return Precedence::UNKNOWN };
         let wants_rate = priority.mode == PriorityMode::Paper;
         let rank = |slot| self.gate.publishers.standing(slot, wants_rate, now);
-        let rank = session.publisher.map_or(Standing::UNKNOWN, rank);
-        let standing = Standing { parent: session.parent, ..rank };
+        let rank = session.publisher.map_or(Precedence::UNKNOWN, rank);
+        let standing = Precedence { parent: session.parent, ..rank };
         // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
         if publication.properties.is_empty() && !priority.has_more_to_ask() {
             session.class = Some(standing.class);
@@ -60,7 +60,7 @@ impl ShardState {
         standing
     }
 
-    fn ask_further(&mut self, index: u32, publication: &Publication<'_>, mut standing: Standing) -> Standing {
+    fn ask_further(&mut self, index: u32, publication: &Publication<'_>, mut standing: Precedence) -> Precedence {
         let priority = &self.settings.priority;
         let Some(session) = self.sessions.get(index) else { return standing };
         if priority.by == ClassBy::Rules {
@@ -70,20 +70,20 @@ impl ShardState {
             && let Some((class, is_by_topic)) =
                 priority.classes.by_rules(&session.identity, &session.client_id, publication.topic)
         {
-            standing = Standing { class, is_by_topic, ..standing };
+            standing = Precedence { class, is_by_topic, ..standing };
         }
         if publication.properties.is_empty() { standing } else { self.hear_claim(index, publication, standing) }
     }
 
     /// What the client itself says about the class.
-    fn hear_claim(&mut self, index: u32, publication: &Publication<'_>, standing: Standing) -> Standing {
+    fn hear_claim(&mut self, index: u32, publication: &Publication<'_>, standing: Precedence) -> Precedence {
         let claim = publication.properties.user_properties().find(|(name, _)| *name == CLAIM);
         let (Some((_, name)), Some(session)) = (claim, self.sessions.get(index)) else { return standing };
         let classes = &self.settings.priority.classes;
         let may_raise = || self.may(&session.identity, &session.client_id, Action::Prioritize, publication.topic);
         match classes.find(name).filter(|_| !standing.is_by_topic) {
             Some(class) if classes.weight(class) <= classes.weight(standing.class) || may_raise() => {
-                Standing { class, ..standing }
+                Precedence { class, ..standing }
             }
             _ => {
                 self.stats.class_claims_ignored += 1;

@@ -19,7 +19,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Pressure, Verdict};
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 
-use super::{Arrival, Gate};
+use super::{Gate, GateArrival};
 use crate::classes::ClassId;
 use crate::connection::Pause;
 use crate::event::Stats;
@@ -39,12 +39,12 @@ pub(crate) struct Held {
     pub(crate) delivery: Delivery,
     pub(crate) release_at: Timestamp,
     pub(crate) came: Timestamp,
-    pub(crate) answer: Answer,
+    pub(crate) answer: HeldAnswer,
 }
 
 /// Whether the acknowledgement of a held message is still wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum HeldAnswer {
     Owed,
     /// The connection that it came by is gone.
     Void,
@@ -87,13 +87,13 @@ impl HoldQueue {
 
     /// QoS 1 messages that the client waits for. (Those of QoS 2 are in `Session::inbound`.)
     pub(crate) fn unacknowledged(&self) -> usize {
-        let is_owed = |held: &&Held| held.delivery.qos() == QoS::AtLeastOnce && held.answer == Answer::Owed;
+        let is_owed = |held: &&Held| held.delivery.qos() == QoS::AtLeastOnce && held.answer == HeldAnswer::Owed;
         self.messages.iter().filter(is_owed).count()
     }
 
     /// The connection is gone.
     pub(crate) fn void_answers(&mut self) {
-        self.messages.iter_mut().for_each(|held| held.answer = Answer::Void);
+        self.messages.iter_mut().for_each(|held| held.answer = HeldAnswer::Void);
     }
 }
 
@@ -134,7 +134,7 @@ impl ShardState {
     /// Without room a message is not even taken from the connection, unless there is a word to refuse it with: there is
     /// none at QoS 0, and none for some clients. At QoS 0 that has an end: the client may wait for something else.
     #[cold]
-    pub(super) fn pauses_first(&mut self, arrival: Arrival, publication: &Publication<'_>, now: Timestamp) -> bool {
+    pub(super) fn pauses_first(&mut self, arrival: GateArrival, publication: &Publication<'_>, now: Timestamp) -> bool {
         let is_qos_0 = arrival.delivery == Delivery::AtMostOnce;
         if !is_qos_0 && self.hears_refusals(arrival.conn) {
             return false;
@@ -224,7 +224,7 @@ impl ShardState {
 
     fn release(&mut self, index: u32, held: &Held, now: Timestamp) {
         let conn = self.sessions.get(index).and_then(|session| session.conn).map(|conn| self.conn_id(conn));
-        let answer_to = conn.filter(|_| held.answer == Answer::Owed);
+        let answer_to = conn.filter(|_| held.answer == HeldAnswer::Owed);
         let message = Shareable::of(&held.message);
         if message.publication.is_expired(now) {
             // Taken, and too old for everybody, as it might have become in a queue.
@@ -257,7 +257,7 @@ impl ShardState {
     pub(crate) fn is_held(&mut self, index: u32, delivery: Delivery) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let held = session.held.as_mut().and_then(|queue| queue.find_mut(delivery));
-        held.map(|held| held.answer = Answer::Owed).is_some()
+        held.map(|held| held.answer = HeldAnswer::Owed).is_some()
     }
 
     /// A session has ended: what it held is dropped, but for QoS 0, which a ghost keeps.

@@ -1,6 +1,6 @@
 //! The gate of memory, and the budget of one shard: what is charged, and who is refused first when it runs short (F066).
 //!
-//! Kept messages charge themselves (`Tally`): the charge is part of the message and goes with its last holder, whether
+//! Kept messages charge themselves (`MessageBytes`): the charge is part of the message and goes with its last holder, whether
 //! that is a queue, a window, a hold, a will or the retained ones. A message that a thousand sessions wait for is there
 //! once and is charged once; each place in a queue costs a little more. Outboxes are counted byte by byte; connections,
 //! sessions, subscriptions and publishers at fixed costs, which are estimates; the keys of retained topics by their
@@ -17,7 +17,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::Delivery;
 
 use super::absent::Absent;
-use super::{Admission, Arrival, Refusal};
+use super::{Admission, GateArrival, Refusal};
 use crate::connection::Connection;
 use crate::ledger::Loss;
 use crate::limits::{CACHE_BYTES_MAX, MEMORY_PAUSE};
@@ -27,9 +27,9 @@ use crate::state::ShardState;
 
 /// Bytes of the messages that a shard keeps. Only one thread ever counts; a message may be dropped on another one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally(Arc<AtomicUsize>);
+pub(crate) struct MessageBytes(Arc<AtomicUsize>);
 
-impl Tally {
+impl MessageBytes {
     pub(crate) fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -46,12 +46,12 @@ impl Tally {
 /// Bytes that are charged as long as this is there.
 #[derive(Debug)]
 pub struct Charge {
-    tally: Tally,
+    tally: MessageBytes,
     bytes: usize,
 }
 
 impl Charge {
-    pub(crate) fn none(tally: &Tally) -> Self {
+    pub(crate) fn none(tally: &MessageBytes) -> Self {
         Self { tally: tally.clone(), bytes: 0 }
     }
 
@@ -106,7 +106,7 @@ const ABSENT_SHARE: usize = 500;
 /// The budget of a shard. What is left beyond all shares is for answers, and for what is counted at the end of a turn only.
 #[derive(Debug)]
 pub struct Memory {
-    tally: Tally,
+    tally: MessageBytes,
     /// Bytes in all outboxes.
     outboxes: usize,
     /// Fixed costs and what the driver keeps, as of the beginning of this input or turn.
@@ -120,7 +120,7 @@ pub struct Memory {
 impl Memory {
     /// A budget of so many bytes.
     pub fn new(max: usize) -> Self {
-        Self { tally: Tally::default(), outboxes: 0, settled: 0, outside: 0, max, absent: Absent::default() }
+        Self { tally: MessageBytes::default(), outboxes: 0, settled: 0, outside: 0, max, absent: Absent::default() }
     }
 
     /// A charge of nothing yet, which grows and shrinks with what is remembered, and is given back with it.
@@ -130,7 +130,7 @@ impl Memory {
 
     /// What kept messages charge themselves to.
     #[inline]
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &MessageBytes {
         &self.tally
     }
 
@@ -212,7 +212,7 @@ impl ShardState {
     #[inline]
     pub(super) fn admit_to_memory(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &Publication<'_>,
         now: Timestamp,
     ) -> Option<Admission> {
@@ -224,7 +224,7 @@ impl ShardState {
     }
 
     #[cold]
-    fn refuse_for_memory(&mut self, arrival: Arrival, now: Timestamp) -> Admission {
+    fn refuse_for_memory(&mut self, arrival: GateArrival, now: Timestamp) -> Admission {
         if !self.hears_refusals(arrival.conn) {
             self.pause(arrival.conn, now + MEMORY_PAUSE, now);
             return Admission::Wait;

@@ -60,7 +60,7 @@ pub(crate) use arrivals::Arrivals;
 pub use claims::Reading;
 pub use classify::ClassReport;
 pub use limits::{LimitsFull, Whom};
-pub(crate) use memory::Tally;
+pub(crate) use memory::MessageBytes;
 pub use memory::{Charge, Kind, Memory};
 pub(crate) use notice::is_own_notice;
 use publishers::Publishers;
@@ -72,7 +72,7 @@ pub(crate) use silent::Silent;
 
 /// One message at the gates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct GateArrival {
     pub(crate) conn: ConnId,
     pub(crate) session: u32,
     pub(crate) delivery: Delivery,
@@ -99,7 +99,7 @@ impl ShardState {
     /// Asks all gates whether a message may come in. Classifies and colours it.
     pub(crate) fn pass_gates(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &mut Publication<'_>,
         now: Timestamp,
     ) -> Result<Admission, Ending> {
@@ -118,7 +118,7 @@ impl ShardState {
     /// The gates that ask for the class of a message.
     fn pass_gates_of_class(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &mut Publication<'_>,
         now: Timestamp,
     ) -> Result<Admission, Ending> {

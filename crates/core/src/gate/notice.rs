@@ -65,7 +65,7 @@ impl ShardState {
             retain: false,
             expires: None,
             origin: 0,
-            standing: crate::message::Standing::UNKNOWN,
+            standing: crate::message::Precedence::UNKNOWN,
         };
         let route = self.find_route(&topic);
         for target in route.targets.iter().filter(|target| target.session == index) {

@@ -28,7 +28,7 @@ use super::publisher::{Flag, Publisher, PublisherKey, PublisherTrouble};
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::limits::{PUBLISHERS_IDLE_MAX, STRANGERS_IDLE_MAX};
-use crate::message::{RATE_UNKNOWN, Standing};
+use crate::message::{Precedence, RATE_UNKNOWN};
 use crate::parent::{keyed, parent_name, parent_number};
 
 #[derive(Debug)]
@@ -188,12 +188,12 @@ impl Publishers {
 
     /// How the messages of a publisher stand by its rate; with the rate itself if that is asked for.
     #[inline]
-    pub(crate) fn standing(&mut self, slot: u32, wants_rate: bool, now: Timestamp) -> Standing {
-        let Some(publisher) = self.get(slot) else { return Standing::UNKNOWN };
+    pub(crate) fn standing(&mut self, slot: u32, wants_rate: bool, now: Timestamp) -> Precedence {
+        let Some(publisher) = self.get(slot) else { return Precedence::UNKNOWN };
         let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
         let rate = if wants_rate { likely_rate(publisher, now).map_or(RATE_UNKNOWN, bits) } else { RATE_UNKNOWN };
         let class = publisher.class().unwrap_or_else(|| self.rank(slot, now));
-        Standing { rate, ..Standing::of(class) }
+        Precedence { rate, ..Precedence::of(class) }
     }
 
     /// Its place among the others may have changed, by its own doing or by theirs.

@@ -12,7 +12,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::Delivery;
 
 use super::publisher::Patience;
-use super::{Admission, Arrival, Gate};
+use super::{Admission, Gate, GateArrival};
 use crate::event::{Event, Why};
 use crate::input::Ending;
 use crate::ledger::Loss;
@@ -32,7 +32,7 @@ pub(super) enum Cause {
 impl ShardState {
     pub(super) fn refuse_publish(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         cause: Cause,
         retry_after: Duration,
         now: Timestamp,
@@ -56,7 +56,13 @@ impl ShardState {
     }
 
     /// The connection should end.
-    pub(super) fn give_up(&mut self, arrival: Arrival, cause: Cause, retry_after: Duration, now: Timestamp) -> Ending {
+    pub(super) fn give_up(
+        &mut self,
+        arrival: GateArrival,
+        cause: Cause,
+        retry_after: Duration,
+        now: Timestamp,
+    ) -> Ending {
         self.count_refused(arrival, cause);
         let ban = self.trouble_of(arrival.session).and_then(|trouble| trouble.strike(now));
         if let (Some(time), Some(session)) = (ban, self.sessions.get(arrival.session)) {
@@ -67,7 +73,7 @@ impl ShardState {
         Ending::new(Why::TooFast { interval, retry_after }, WillFate::Publish)
     }
 
-    fn count_refused(&mut self, arrival: Arrival, cause: Cause) {
+    fn count_refused(&mut self, arrival: GateArrival, cause: Cause) {
         let loss = match (arrival.delivery, cause) {
             (Delivery::AtMostOnce, Cause::HoldFull) => Loss::HeldFull,
             (Delivery::AtMostOnce, Cause::Rhythm) => Loss::Rhythm,

@@ -31,11 +31,11 @@ use tidegate_control::claim::{ClaimPlan, Colour};
 use tidegate_control::rhythm::{Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdict};
 use tidegate_wire_mqtt::Delivery;
 
-use super::hold::{Answer, Held, HoldQueue};
+use super::hold::{Held, HeldAnswer, HoldQueue};
 use super::publisher::{Publisher, PublisherTrouble};
 use super::publishers::key_of;
 use super::refuse::Cause;
-use super::{Admission, Arrival, Gate, Kind};
+use super::{Admission, Gate, GateArrival, Kind};
 use crate::event::Event;
 use crate::input::Ending;
 use crate::limits::CALM;
@@ -47,7 +47,7 @@ impl ShardState {
     /// may want it to wait here, or refused. `slot`: the publisher's place in the table, if it has one.
     pub(super) fn admit_to_rhythm(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &mut Publication<'_>,
         (is_holding, slot): (bool, Option<u32>),
         now: Timestamp,
@@ -128,7 +128,7 @@ impl ShardState {
     #[cold]
     fn decide(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &Publication<'_>,
         verdict: Verdict,
         now: Timestamp,
@@ -166,10 +166,10 @@ impl ShardState {
         Ok(Admission::Settled)
     }
 
-    fn hold(&mut self, arrival: Arrival, publication: &Publication<'_>, release_at: Timestamp, now: Timestamp) {
+    fn hold(&mut self, arrival: GateArrival, publication: &Publication<'_>, release_at: Timestamp, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(arrival.session) else { return };
         let message = Arc::new(Message::new(publication, self.memory.tally()));
-        let (delivery, answer) = (arrival.delivery, Answer::Owed);
+        let (delivery, answer) = (arrival.delivery, HeldAnswer::Owed);
         session.hold(Held { message, delivery, release_at, came: now, answer }, &mut self.stats);
         self.stats.publish_held += 1;
         let publisher = session.publisher.and_then(|slot| self.gate.publishers.get(slot));

@@ -3,7 +3,7 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, QoS};
 
-use super::{Admission, Arrival, Refusal};
+use super::{Admission, GateArrival, Refusal};
 use crate::ledger::Loss;
 use crate::limits::{STORE_PAUSE, UNSYNCED_BYTES_MAX, UNSYNCED_BYTES_STALLED, UNSYNCED_PAUSE};
 use crate::message::Publication;
@@ -18,7 +18,7 @@ impl ShardState {
     /// Asks whether a message that might have to be kept may come in. None: yes.
     pub(crate) fn admit_to_store(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &Publication<'_>,
         now: Timestamp,
     ) -> Option<Admission> {
@@ -49,7 +49,7 @@ impl ShardState {
     /// At the disk, too, who is within its claim comes first: while those in excess wait, it has a reserve. One in excess is
     /// let in besides, now and then: nobody is locked out by those who have a claim.
     #[cold]
-    fn may_use_reserve(&mut self, arrival: Arrival, bytes_max: usize, now: Timestamp) -> bool {
+    fn may_use_reserve(&mut self, arrival: GateArrival, bytes_max: usize, now: Timestamp) -> bool {
         if self.journal.unsynced_bytes() > bytes_max + bytes_max / RESERVE_PART || self.gate.plan().is_none() {
             return false;
         }
@@ -66,7 +66,7 @@ impl ShardState {
     }
 
     /// Whether somebody who lasts would get it, as far as this shard knows.
-    fn needs_store(&mut self, arrival: Arrival, publication: &Publication<'_>) -> bool {
+    fn needs_store(&mut self, arrival: GateArrival, publication: &Publication<'_>) -> bool {
         let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept != 0);
         // To take back what is retained makes room.
         let is_removal = publication.retain && publication.payload.is_empty();

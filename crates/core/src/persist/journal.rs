@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
 
-use super::{Change, Kept, Trouble, Turn};
+use super::{StoreChange, StoredMessage, Trouble, Turn};
 use crate::between::{Envelope, ShardSet};
 use crate::message::Message;
 use crate::shard::ConnId;
@@ -32,7 +32,7 @@ pub(crate) struct Journal {
     pub(super) trouble: Option<Trouble>,
     /// The disk is slow beyond measure.
     pub(super) is_stalled: bool,
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<StoreChange>,
     /// Length of `changes` at the last `Whole`.
     whole: usize,
     /// Payload bytes of this turn, and of it and all turns that are not synced.
@@ -210,7 +210,7 @@ impl Journal {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, change: Change) {
+    pub(super) fn push(&mut self, change: StoreChange) {
         self.charge(CHANGE_BYTES);
         self.changes.push(change);
     }
@@ -222,14 +222,14 @@ impl Journal {
 
     pub(super) fn push_message(&mut self, message: &Arc<Message>) {
         self.charge(message.size());
-        self.push(Change::Message(Kept(Arc::clone(message))));
+        self.push(StoreChange::Message(StoredMessage(Arc::clone(message))));
     }
 
     /// What was pushed until now belongs together.
     #[inline]
     pub(crate) fn end_whole(&mut self) {
         if self.changes.len() != self.whole {
-            self.changes.push(Change::Whole);
+            self.changes.push(StoreChange::Whole);
             self.whole = self.changes.len();
         }
     }

@@ -1,13 +1,13 @@
 //! What is to outlive the process: told as changes, one batch for each turn, and promised only when they are kept.
 //!
-//! The shard says *what* changed ([`Change`]); who drives it writes that down somewhere and says when it is there
+//! The shard says *what* changed ([`StoreChange`]); who drives it writes that down somewhere and says when it is there
 //! (`Shard::handle_synced`). Until then everything that would promise it waits: answers in `owed`, QoS 2 messages to
 //! lasting sessions in their windows. Only what outlives its connection is told: lasting sessions with what belongs to
 //! them, and retained messages. Without a journal (the default) nothing here costs more than a look at a flag.
 //!
 //! Turns are numbered. A turn is *synced* when its own batch is kept, and *kept* when the shards that its messages went
 //! to have said the same of theirs: they are asked with an envelope at the end of the turn (`Ask`), and answer when
-//! their own batch is synced (`Kept`). If they have passed something of it on (the last member of a group has left), the
+//! their own batch is synced (`StoredMessage`). If they have passed something of it on (the last member of a group has left), the
 //! answer also waits for that shard's. That one was asked later than they were, so nobody waits in a circle.
 
 mod health;
@@ -28,7 +28,7 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::message::{Message, Publication};
 pub use crate::queue::ID_SETS_MAX;
-use crate::subscriptions::Wish;
+use crate::subscriptions::SubscriberOptions;
 
 pub use crate::gate::SavedRhythm;
 pub use health::Trouble;
@@ -44,9 +44,9 @@ pub struct Spot(pub [u64; 2]);
 
 /// A message that somebody keeps; a handle to it.
 #[derive(Clone, Debug)]
-pub struct Kept(pub(crate) Arc<Message>);
+pub struct StoredMessage(pub(crate) Arc<Message>);
 
-impl Kept {
+impl StoredMessage {
     /// Its number in the store.
     pub fn number(&self) -> u64 {
         self.0.number()
@@ -88,13 +88,13 @@ pub struct SavedWish {
     pub id: Option<NonZeroU32>,
 }
 
-impl From<Wish> for SavedWish {
-    fn from(Wish { qos, no_local, retain_as_published, is_latest, id }: Wish) -> Self {
+impl From<SubscriberOptions> for SavedWish {
+    fn from(SubscriberOptions { qos, no_local, retain_as_published, is_latest, id }: SubscriberOptions) -> Self {
         Self { qos, no_local, retain_as_published, is_latest, id }
     }
 }
 
-impl From<SavedWish> for Wish {
+impl From<SavedWish> for SubscriberOptions {
     fn from(SavedWish { qos, no_local, retain_as_published, is_latest, id }: SavedWish) -> Self {
         Self { qos, no_local, retain_as_published, is_latest, id }
     }
@@ -102,11 +102,11 @@ impl From<SavedWish> for Wish {
 
 /// One thing that is to be kept. Sessions and messages are numbers: those of this shard are its own, for ever.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum StoreChange {
     /// What came before belongs together: it may be kept without what follows, but only as a whole.
     Whole,
-    /// A message, which is [`Kept::number`]ed; those who need it follow.
-    Message(Kept),
+    /// A message, which is [`StoredMessage::number`]ed; those who need it follow.
+    Message(StoredMessage),
     /// A session is there, or has changed.
     Session {
         /// Its number.
@@ -248,11 +248,11 @@ pub enum Change {
     },
 }
 
-/// What one turn has to have written. To be written in order, each as a whole; see [`Change::Whole`].
+/// What one turn has to have written. To be written in order, each as a whole; see [`StoreChange::Whole`].
 #[derive(Debug)]
 pub struct Turn {
     /// To be told with [`Shard::handle_synced`](crate::Shard::handle_synced).
     pub position: u64,
     /// What changed; never empty.
-    pub changes: Vec<Change>,
+    pub changes: Vec<StoreChange>,
 }

@@ -4,14 +4,14 @@ use alloc::sync::Arc;
 
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 
-use super::{Change, Journal, SavedWish};
+use super::{Journal, SavedWish, StoreChange};
 use crate::limits::UNSYNCED_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
 use crate::queue::{Item, Paged};
-use crate::retained::Kept;
-use crate::session::{Queued, Session, Stage};
+use crate::retained::RetainOutcome;
+use crate::session::{InflightStage, Queued, Session};
 use crate::state::ShardState;
-use crate::subscriptions::{GroupRef, Wish};
+use crate::subscriptions::{GroupRef, SubscriberOptions};
 
 impl Journal {
     /// Somebody needs a message: it is written before the first who does, and again if everybody before has let go of
@@ -34,12 +34,19 @@ impl Journal {
         session.places += 1;
         queued.place = session.places;
         let Queued { qos, retain, place, ref ids, .. } = *queued;
-        self.push(Change::Queued { session: session.kept, place, message, qos, retain, ids: ids.as_slice().into() });
+        self.push(StoreChange::Queued {
+            session: session.kept,
+            place,
+            message,
+            qos,
+            retain,
+            ids: ids.as_slice().into(),
+        });
     }
 
     pub(crate) fn send(&mut self, session: u64, place: u64, packet_id: PacketId) {
         if place != 0 {
-            self.push(Change::Sent { session, place, packet_id });
+            self.push(StoreChange::Sent { session, place, packet_id });
         }
     }
 
@@ -47,7 +54,7 @@ impl Journal {
     pub(crate) fn dequeue(&mut self, session: u64, queued: &Queued) {
         if queued.place != 0 {
             queued.message.let_go();
-            self.push(Change::Dequeued { session, place: queued.place });
+            self.push(StoreChange::Dequeued { session, place: queued.place });
         }
     }
 
@@ -61,47 +68,47 @@ impl Journal {
 
     /// A message does not wait on disk any more.
     pub(crate) fn dequeue_paged(&mut self, session: u64, paged: &Paged) {
-        self.push(Change::Dequeued { session, place: paged.place });
+        self.push(StoreChange::Dequeued { session, place: paged.place });
     }
 
     /// The client has a QoS 2 message.
     pub(crate) fn release(&mut self, session: u64, queued: &Queued) {
         if queued.place != 0 {
             queued.message.let_go();
-            self.push(Change::Released { session, place: queued.place });
+            self.push(StoreChange::Released { session, place: queued.place });
         }
     }
 
     /// Something under way is done.
-    pub(crate) fn finish(&mut self, session: u64, stage: &Stage) {
+    pub(crate) fn finish(&mut self, session: u64, stage: &InflightStage) {
         match stage {
-            Stage::Sent(queued) => self.dequeue(session, queued),
-            Stage::Released { place: 0 } => {}
-            Stage::Released { place } => self.push(Change::Dequeued { session, place: *place }),
+            InflightStage::Sent(queued) => self.dequeue(session, queued),
+            InflightStage::Released { place: 0 } => {}
+            InflightStage::Released { place } => self.push(StoreChange::Dequeued { session, place: *place }),
         }
     }
 
-    pub(crate) fn subscribe(&mut self, session: u64, filter: &str, wish: Wish) {
+    pub(crate) fn subscribe(&mut self, session: u64, filter: &str, wish: SubscriberOptions) {
         if session != 0 {
-            self.push(Change::Subscribed { session, filter: filter.into(), wish: SavedWish::from(wish) });
+            self.push(StoreChange::Subscribed { session, filter: filter.into(), wish: SavedWish::from(wish) });
         }
     }
 
     pub(crate) fn unsubscribe(&mut self, session: u64, filter: &str) {
         if session != 0 {
-            self.push(Change::Unsubscribed { session, filter: filter.into() });
+            self.push(StoreChange::Unsubscribed { session, filter: filter.into() });
         }
     }
 
     pub(crate) fn note_inbound(&mut self, session: u64, packet_id: PacketId) {
         if session != 0 {
-            self.push(Change::InboundNoted { session, packet_id });
+            self.push(StoreChange::InboundNoted { session, packet_id });
         }
     }
 
     pub(crate) fn release_inbound(&mut self, session: u64, packet_id: PacketId) {
         if session != 0 {
-            self.push(Change::InboundReleased { session, packet_id });
+            self.push(StoreChange::InboundReleased { session, packet_id });
         }
     }
 
@@ -110,14 +117,14 @@ impl Journal {
         if let Some(will) = session.will.as_mut().filter(|will| will.is_kept) {
             will.is_kept = false;
             will.message.let_go();
-            self.push(Change::WillCleared { session: session.kept });
+            self.push(StoreChange::WillCleared { session: session.kept });
         }
     }
 
     /// A session has ended, with everything that waits for it.
     pub(crate) fn end_session(&mut self, session: &Session) {
         if session.kept != 0 {
-            self.push(Change::SessionEnded { session: session.kept });
+            self.push(StoreChange::SessionEnded { session: session.kept });
         }
     }
 }
@@ -138,7 +145,7 @@ impl ShardState {
         if session.kept == 0 {
             return;
         }
-        self.journal.push(Change::Session {
+        self.journal.push(StoreChange::Session {
             session: session.kept,
             client_id: Arc::clone(&session.client_id),
             user: session.identity.user.as_deref().map(Into::into),
@@ -154,7 +161,7 @@ impl ShardState {
         let message = if will.is_kept { will.message.number() } else { self.journal.need(&will.message) };
         will.is_kept = true;
         let (delay, due) = (will.delay, will.due_at);
-        self.journal.push(Change::Will { session: session.kept, message, delay, due });
+        self.journal.push(StoreChange::Will { session: session.kept, message, delay, due });
     }
 
     /// Whether this shard writes down what is retained under this topic. One of them does, so that the order of the log
@@ -167,13 +174,13 @@ impl ShardState {
 
     /// What is retained under a topic has changed, on the shard that writes it down: what was there before, and whether
     /// the message is there now.
-    pub(crate) fn note_retained(&mut self, message: &Shareable<'_>, before: Option<Arc<Message>>, kept: Kept) {
+    pub(crate) fn note_retained(&mut self, message: &Shareable<'_>, before: Option<Arc<Message>>, kept: RetainOutcome) {
         let topic = message.publication.topic;
-        if kept == Kept::Full || !self.keeps_retained(topic) {
+        if kept == RetainOutcome::Full || !self.keeps_retained(topic) {
             return;
         }
         self.note_reached(message, 0);
-        if kept == Kept::Older {
+        if kept == RetainOutcome::Older {
             return;
         }
         let now = self.retained.get(topic);
@@ -181,9 +188,9 @@ impl ShardState {
             (Some(now), Some(before)) if Arc::ptr_eq(now, before) => return,
             (Some(now), _) => {
                 let message = self.journal.need(now);
-                self.journal.push(Change::Retained { topic: topic.into(), message });
+                self.journal.push(StoreChange::Retained { topic: topic.into(), message });
             }
-            (None, Some(_)) => self.journal.push(Change::RetainedCleared { topic: topic.into() }),
+            (None, Some(_)) => self.journal.push(StoreChange::RetainedCleared { topic: topic.into() }),
             (None, None) => {}
         }
         if let Some(before) = before {
@@ -198,7 +205,7 @@ impl ShardState {
             if self.keeps_retained(topic) {
                 message.let_go();
                 if self.retained.get(topic).is_none() {
-                    self.journal.push(Change::RetainedCleared { topic: topic.into() });
+                    self.journal.push(StoreChange::RetainedCleared { topic: topic.into() });
                 }
             }
         }
@@ -244,19 +251,19 @@ impl ShardState {
         let shared = message.share(self.memory.tally());
         let number = self.journal.need(&shared);
         message.routing.set(number);
-        self.journal.push(Change::Routing { message: number });
+        self.journal.push(StoreChange::Routing { message: number });
         self.journal.route(shared);
     }
 
     pub(super) fn end_routing(&mut self, message: &Arc<Message>) {
-        self.journal.push(Change::Routed { message: message.number() });
+        self.journal.push(StoreChange::Routed { message: message.number() });
         message.let_go();
     }
 
     /// Such a message has reached a session, or those who keep retained messages.
     pub(crate) fn note_reached(&mut self, message: &Shareable<'_>, session: u64) {
         if message.routing.get() != 0 && self.journal.is_on() {
-            self.journal.push(Change::Reached { message: message.routing.get(), session });
+            self.journal.push(StoreChange::Reached { message: message.routing.get(), session });
         }
     }
 
@@ -264,7 +271,7 @@ impl ShardState {
     pub(crate) fn note_reached_group(&mut self, message: &Shareable<'_>, group: &GroupRef<'_>) {
         if message.routing.get() != 0 && self.journal.is_on() {
             let (message, group) = (message.routing.get(), group.text().into());
-            self.journal.push(Change::ReachedGroup { message, group });
+            self.journal.push(StoreChange::ReachedGroup { message, group });
         }
     }
 }

@@ -12,9 +12,9 @@ use tidegate_control::Timestamp;
 
 use super::{Journal, Until};
 use crate::connection::Connection;
-use crate::face::Answer;
+use crate::face::ClientAnswer;
 use crate::limits::OWED_BYTES_MAX;
-use crate::measures::{Asked, Meters};
+use crate::measures::{AwaitedAck, Meters};
 use crate::shard::ConnId;
 use crate::state::ShardState;
 
@@ -22,7 +22,7 @@ use crate::state::ShardState;
 pub(crate) struct Owed {
     bytes: VecDeque<u8>,
     /// What each answer waits for, its length, and what it answers if that is measured.
-    answers: VecDeque<(Until, u32, Option<Asked>)>,
+    answers: VecDeque<(Until, u32, Option<AwaitedAck>)>,
 }
 
 impl Owed {
@@ -65,7 +65,7 @@ impl Connection {
 
 impl ShardState {
     /// Answers a client as soon as what the answer promises is kept.
-    pub(crate) fn reply(&mut self, conn: ConnId, answer: &Answer<'_>, until: Until) {
+    pub(crate) fn reply(&mut self, conn: ConnId, answer: &ClientAnswer<'_>, until: Until) {
         if self.may_reply(conn, until) {
             return self.send(conn, answer);
         }
@@ -76,9 +76,9 @@ impl ShardState {
     pub(crate) fn acknowledge(
         &mut self,
         conn: ConnId,
-        answer: &Answer<'_>,
+        answer: &ClientAnswer<'_>,
         until: Until,
-        asked: Asked,
+        asked: AwaitedAck,
         now: Timestamp,
     ) {
         if self.may_reply(conn, until) {
@@ -92,7 +92,7 @@ impl ShardState {
         self.journal.is_met(until) && self.connection(conn).is_none_or(|connection| connection.owed.is_none())
     }
 
-    fn owe(&mut self, conn: ConnId, answer: &Answer<'_>, until: Until, asked: Option<Asked>) {
+    fn owe(&mut self, conn: ConnId, answer: &ClientAnswer<'_>, until: Until, asked: Option<AwaitedAck>) {
         if self.connection(conn).is_none() {
             return;
         }

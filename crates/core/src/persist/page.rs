@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::Properties;
 
-use super::{Change, SavedMessage, Spot};
+use super::{SavedMessage, Spot, StoreChange};
 use crate::ledger::Loss;
 use crate::limits::{AWAY_WINDOW_BYTES, FETCHES_MAX};
-use crate::message::{Message, Publication, Standing};
+use crate::message::{Message, Precedence, Publication};
 use crate::state::ShardState;
 
 /// Messages to be read from the store, for one session.
@@ -79,7 +79,7 @@ impl ShardState {
             for (at, &(place, _)) in messages.iter().enumerate() {
                 lost.extend(queue.fill(place, |class| {
                     let (number, saved) = read(at)?;
-                    let publication = as_publication(&saved, Standing::of(class));
+                    let publication = as_publication(&saved, Precedence::of(class));
                     let message = Message::new(&publication, tally);
                     message.set_number(number);
                     Some(Arc::new(message))
@@ -88,7 +88,7 @@ impl ShardState {
         });
         let kept = session.kept;
         for paged in lost {
-            self.journal.push(Change::Dequeued { session: kept, place: paged.place });
+            self.journal.push(StoreChange::Dequeued { session: kept, place: paged.place });
             self.lose_delivery(index, Loss::Unreadable, paged.class);
         }
         self.journal.end_whole();
@@ -119,7 +119,7 @@ impl ShardState {
     }
 }
 
-pub(super) fn as_publication<'a>(saved: &SavedMessage<'a>, standing: Standing) -> Publication<'a> {
+pub(super) fn as_publication<'a>(saved: &SavedMessage<'a>, standing: Precedence) -> Publication<'a> {
     let SavedMessage { qos, retain, expires, origin, topic, properties, payload, .. } = *saved;
     let properties = if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) };
     Publication { topic, payload, properties, qos, retain, expires, origin, standing }

@@ -11,17 +11,17 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS, TopicFilter, topic};
 
 use super::page::as_publication;
-use super::{Kept, SavedWish, Spot};
+use super::{SavedWish, Spot, StoredMessage};
 use crate::access::Identity;
 use crate::between::Address;
 use crate::classes::{ClassId, OnFull};
 use crate::ledger::Loss;
-use crate::message::{Message, Shareable, Standing};
+use crate::message::{Message, Precedence, Shareable};
 use crate::parent::parent_of;
 use crate::queue::{Bounds, Paged, Paging};
 use crate::retained::{Room, Stamp};
 use crate::route::load_of;
-use crate::session::{Inflight, PendingWill, Queued, Session, Stage, SubscriptionIds};
+use crate::session::{Inflight, InflightStage, PendingWill, Queued, Session, SubscriptionIds};
 use crate::state::ShardState;
 use crate::subscribe::own_filters;
 use crate::subscriptions::{GroupRef, Presence};
@@ -88,7 +88,7 @@ pub struct SavedDelivery {
 #[derive(Debug)]
 pub enum SavedStage {
     /// Not sent.
-    Waiting(Kept),
+    Waiting(StoredMessage),
     /// Not sent, and not in memory. A session may have at most [`ID_SETS_MAX`](super::ID_SETS_MAX) different sets of
     /// subscription identifiers with these.
     OnDisk {
@@ -103,7 +103,7 @@ pub enum SavedStage {
         class: u8,
     },
     /// Sent under this identifier, or about to be.
-    Sent(Kept, PacketId),
+    Sent(StoredMessage, PacketId),
     /// The client has it, and the identifier is still in use.
     Released(PacketId),
 }
@@ -112,7 +112,7 @@ pub enum SavedStage {
 #[derive(Debug)]
 pub struct SavedWill {
     /// The message.
-    pub message: Kept,
+    pub message: StoredMessage,
     /// How long after the loss of the connection.
     pub delay: Duration,
     /// When it is due; none if the client was connected at the end.
@@ -128,12 +128,12 @@ impl ShardState {
         self.retained.keep_journal();
     }
 
-    pub(crate) fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
-        let standing = saved.standing.map_or(Standing::UNKNOWN, Standing::from_bits);
+    pub(crate) fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> StoredMessage {
+        let standing = saved.standing.map_or(Precedence::UNKNOWN, Precedence::from_bits);
         let publication = as_publication(saved, standing);
         let message = Message::new(&publication, self.memory.tally());
         message.set_number(number);
-        Kept(Arc::new(message))
+        StoredMessage(Arc::new(message))
     }
 
     pub(crate) fn may_restore_on_disk(&self, class: u8) -> bool {
@@ -141,7 +141,7 @@ impl ShardState {
         priority.on_full(class) != OnFull::Latest && !priority.is_capped(class)
     }
 
-    pub(crate) fn restore_retained(&mut self, message: &Kept, now: Timestamp) {
+    pub(crate) fn restore_retained(&mut self, message: &StoredMessage, now: Timestamp) {
         let topic = message.0.view().topic;
         if self.keeps_retained(topic) {
             message.0.keep();
@@ -203,7 +203,7 @@ impl ShardState {
         let SavedDelivery { place, stage, qos, retain, ids } = delivery;
         session.places = session.places.max(place);
         let ids: SubscriptionIds = ids.into_iter().collect();
-        let mut queued = |Kept(message): Kept| {
+        let mut queued = |StoredMessage(message): StoredMessage| {
             message.keep();
             self.stats.begin_delivery(message.class());
             session.ledger.deliveries += 1;
@@ -244,7 +244,7 @@ impl ShardState {
                 self.stats.inflight_messages += 1;
             }
             SavedStage::Released(packet_id) => {
-                let stage = Stage::Released { place };
+                let stage = InflightStage::Released { place };
                 session.inflight.push_back(Inflight { packet_id, stage, is_unsent: false, after: 0 });
             }
         }
@@ -252,7 +252,7 @@ impl ShardState {
 
     pub(crate) fn restore_routing(
         &mut self,
-        message: &Kept,
+        message: &StoredMessage,
         reached: &BTreeSet<u64>,
         groups: &mut BTreeSet<Box<str>>,
         now: Timestamp,
@@ -291,7 +291,7 @@ impl ShardState {
     }
 
     pub(crate) fn end_restored_routing(&mut self, message: u64) {
-        self.journal.push(super::Change::Routed { message });
+        self.journal.push(super::StoreChange::Routed { message });
     }
 }
 

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
-use tidegate_control::schedule::{Claim, FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
+use tidegate_control::schedule::{Entitlement, FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 use tidegate_wire_mqtt::QoS;
 
 use super::{Queue, WaitingCopy, is_passing};
 use crate::classes::{Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
-use crate::message::{Colour, Publication, Standing};
+use crate::message::{Colour, Precedence, Publication};
 use crate::session::Queued;
 
 /// Messages that keep their order.
@@ -32,7 +32,7 @@ impl QueueFlow {
     }
 
     /// Not by any other class: those may change between two messages to one topic.
-    fn new(origin: u64, standing: &Standing) -> Self {
+    fn new(origin: u64, standing: &Precedence) -> Self {
         let class = standing.is_by_topic.then(|| standing.class.bits());
         Self::Publisher(origin, class)
     }
@@ -52,7 +52,7 @@ pub(super) struct QueuePlace {
     pub(super) rate: Option<u32>,
     /// Whom its publisher belongs to; 0 if that is not known.
     pub(super) parent: u64,
-    pub(super) claim: Claim,
+    pub(super) claim: Entitlement,
 }
 
 impl QueuePlace {
@@ -60,7 +60,7 @@ impl QueuePlace {
         let message = &queued.message;
         let standing = message.standing();
         let weight = priority.classes.weight(standing.class);
-        let Standing { rate, parent, colour, .. } = *standing;
+        let Precedence { rate, parent, colour, .. } = *standing;
         Self {
             flow: QueueFlow::of(queued),
             size: message.size(),
@@ -81,10 +81,10 @@ fn parent_key(flow: QueueFlow, parent: u64) -> u64 {
     if parent == 0 { flow.origin() | 1 << 63 } else { parent }
 }
 
-pub(super) fn claim_of(colour: Colour) -> Claim {
+pub(super) fn claim_of(colour: Colour) -> Entitlement {
     match colour {
-        Colour::Entitled => Claim::Entitled,
-        Colour::Excess => Claim::Excess,
+        Colour::Entitled => Entitlement::Entitled,
+        Colour::Excess => Entitlement::Excess,
     }
 }
 
@@ -177,7 +177,7 @@ impl Flows {
     }
 
     /// Whether this flow is as good as the longest for a message with this claim.
-    fn is_longest(&self, flow: QueueFlow, claim: Claim) -> bool {
+    fn is_longest(&self, flow: QueueFlow, claim: Entitlement) -> bool {
         self.places.get(&flow).is_some_and(|place| self.scheduler.is_longest(*place, claim))
     }
 
@@ -197,7 +197,7 @@ impl Flows {
     pub(super) fn drain(
         &mut self,
         goes: impl Fn(&WaitingCopy) -> bool,
-        claim: impl Fn(&WaitingCopy) -> Claim,
+        claim: impl Fn(&WaitingCopy) -> Entitlement,
     ) -> Vec<WaitingCopy> {
         let mut gone = Vec::new();
         let places: Vec<FlowId> = self.places.values().copied().chain([SHARED]).collect();

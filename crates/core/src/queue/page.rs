@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
-use tidegate_control::schedule::Claim;
+use tidegate_control::schedule::Entitlement;
 use tidegate_wire_mqtt::QoS;
 
 use super::flows::{QueueFlow, QueuePlace};
@@ -53,8 +53,8 @@ impl Paged {
         QueuePlace { flow, size: self.size as usize, weight, rate: None, parent, claim: self.claim() }
     }
 
-    pub(super) fn claim(&self) -> Claim {
-        if self.flags & EXCESS == 0 { Claim::Entitled } else { Claim::Excess }
+    pub(super) fn claim(&self) -> Entitlement {
+        if self.flags & EXCESS == 0 { Entitlement::Entitled } else { Entitlement::Excess }
     }
 }
 

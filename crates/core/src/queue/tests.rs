@@ -14,9 +14,9 @@ use tidegate_wire_mqtt::Properties;
 use super::flows::SHARED;
 use super::*;
 use crate::classes::{Class, ClassBy, ClassId, Classes};
-use crate::gate::Tally;
+use crate::gate::MessageBytes;
 use crate::limits::FLOWS_MAX;
-use crate::message::{Colour, Message, Publication, RATE_UNKNOWN, Standing};
+use crate::message::{Colour, Message, Precedence, Publication, RATE_UNKNOWN};
 use crate::session::SubscriptionIds;
 
 const PUBLISHERS: u64 = 4;
@@ -94,14 +94,14 @@ fn queued(sent: &Sent, number: usize) -> Queued {
         retain: false,
         expires: None,
         origin: sent.publisher,
-        standing: Standing {
+        standing: Precedence {
             is_by_topic: sent.is_by_topic,
             rate: if sent.rate == 0 { RATE_UNKNOWN } else { sent.rate },
             colour: sent.colour,
-            ..Standing::of(ClassId::from_bits(sent.class))
+            ..Precedence::of(ClassId::from_bits(sent.class))
         },
     };
-    let message = Arc::new(Message::new(&publication, &Tally::default()));
+    let message = Arc::new(Message::new(&publication, &MessageBytes::default()));
     let since = Timestamp::from_secs_f64(number as f64);
     let (ids, is_latest) = (SubscriptionIds::None, is_of_latest_subscription(sent));
     Queued { message, qos: QoS::AtMostOnce, retain: false, ids, place: 0, since, is_latest }
@@ -348,7 +348,7 @@ fn more_publishers_than_places_keep_their_order() {
             weight: 1,
             rate: Some(0),
             parent: 0,
-            claim: Claim::Entitled,
+            claim: Entitlement::Entitled,
         };
         assert!(flows.push(place, WaitingCopy::Message(queued(&sent, number))).is_none());
     };

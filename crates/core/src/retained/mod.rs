@@ -25,7 +25,7 @@ use walk::{Key, WalkVerdict, write_key};
 
 #[derive(Debug)]
 pub(crate) struct Retained {
-    messages: HashMap<Key, Entry, FixedState>,
+    messages: HashMap<Key, RetainedEntry, FixedState>,
     order: BTreeSet<Key>,
     /// Those with a lifetime, by its end.
     expiring: BTreeSet<(Timestamp, Key)>,
@@ -42,7 +42,7 @@ pub(crate) struct Retained {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RetainedEntry {
     message: Arc<Message>,
     stamp: Stamp,
 }
@@ -65,7 +65,7 @@ pub(crate) enum Others {
 
 /// What became of a message that was to be retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum RetainOutcome {
     Yes,
     /// A later one was here first.
     Older,
@@ -82,7 +82,7 @@ pub(crate) struct Room {
 
 /// One step of a walk.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum WalkStep {
     /// This one matches. The walk stays here until it is told to `advance`.
     Found(Arc<Message>),
     /// Nothing here.
@@ -151,21 +151,28 @@ impl Retained {
         self.messages.get(&*self.key).is_some_and(|last| last.message.view().payload == payload)
     }
 
-    pub(crate) fn set(&mut self, topic: &str, message: Arc<Message>, stamp: Stamp, room: Room, now: Timestamp) -> Kept {
+    pub(crate) fn set(
+        &mut self,
+        topic: &str,
+        message: Arc<Message>,
+        stamp: Stamp,
+        room: Room,
+        now: Timestamp,
+    ) -> RetainOutcome {
         write_key(topic, &mut self.key);
         let last = self.messages.get(&*self.key);
         if last.map(|last| last.stamp).or_else(|| self.emptied.get(topic).copied()).is_some_and(|last| last > stamp) {
-            return Kept::Older;
+            return RetainOutcome::Older;
         }
         if !self.has_room(&message, room) {
             // Those whose lifetime is over may just not have been cleared away yet.
             self.sweep(now);
             if !self.has_room(&message, room) {
-                return Kept::Full;
+                return RetainOutcome::Full;
             }
         }
-        self.put(Entry { message, stamp });
-        Kept::Yes
+        self.put(RetainedEntry { message, stamp });
+        RetainOutcome::Yes
     }
 
     /// Whether a message can be kept instead of the one at `self.key`.
@@ -176,7 +183,7 @@ impl Retained {
     }
 
     /// Keeps a message at `self.key`.
-    fn put(&mut self, entry: Entry) {
+    fn put(&mut self, entry: RetainedEntry) {
         let expires = entry.message.view().expires;
         self.charge(&entry.message);
         if let Some(existing) = self.messages.get_mut(&*self.key) {
@@ -255,18 +262,18 @@ impl Retained {
     }
 
     /// The next topic of a walk, or a step towards it: one look into the order.
-    pub(crate) fn step(&self, walk: &mut Walk, now: Timestamp) -> Step {
+    pub(crate) fn step(&self, walk: &mut Walk, now: Timestamp) -> WalkStep {
         let Some(key) = self.order.range::<[u8], _>((Bound::Included(walk.from()), Bound::Unbounded)).next() else {
-            return Step::End;
+            return WalkStep::End;
         };
         match walk.judge(key) {
-            WalkVerdict::Elsewhere => Step::Nothing,
-            WalkVerdict::End => Step::End,
+            WalkVerdict::Elsewhere => WalkStep::Nothing,
+            WalkVerdict::End => WalkStep::End,
             WalkVerdict::Match => match self.messages.get(key) {
-                Some(entry) if !entry.message.view().is_expired(now) => Step::Found(Arc::clone(&entry.message)),
+                Some(entry) if !entry.message.view().is_expired(now) => WalkStep::Found(Arc::clone(&entry.message)),
                 _ => {
                     walk.advance();
-                    Step::Nothing
+                    WalkStep::Nothing
                 }
             },
         }
@@ -297,9 +304,9 @@ mod tests {
 
     fn message(topic: &str, expires: Option<Timestamp>) -> Arc<Message> {
         let (payload, properties, qos) = (&b"x"[..], Properties::EMPTY, QoS::AtMostOnce);
-        let standing = crate::message::Standing::UNKNOWN;
+        let standing = crate::message::Precedence::UNKNOWN;
         let publication = Publication { topic, payload, properties, qos, retain: true, expires, origin: 0, standing };
-        Arc::new(Message::new(&publication, &crate::gate::Tally::default()))
+        Arc::new(Message::new(&publication, &crate::gate::MessageBytes::default()))
     }
 
     fn stamp(count: u64) -> Stamp {
@@ -312,10 +319,10 @@ mod tests {
         for n in 0..10 {
             let topic = alloc::format!("t/{n}");
             let kept = retained.set(&topic, message(&topic, Some(now + Duration::from_secs(n))), stamp(n), ROOM, now);
-            assert_eq!(kept, Kept::Yes);
+            assert_eq!(kept, RetainOutcome::Yes);
         }
         let later = now + Duration::from_secs(3);
-        assert_eq!(retained.set("a", message("a", None), stamp(20), ROOM, later), Kept::Yes);
+        assert_eq!(retained.set("a", message("a", None), stamp(20), ROOM, later), RetainOutcome::Yes);
         assert_eq!(retained.len(), 7, "t/0 to t/3 are gone");
         assert_eq!(retained.next_expiry(), Some(now + Duration::from_secs(4)));
         // A lifetime counts from the last message.

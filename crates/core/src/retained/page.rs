@@ -7,7 +7,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
 
-use super::{Step, Walk};
+use super::{Walk, WalkStep};
 use crate::limits::{RETAINED_PREVIEW_BYTES, RETAINED_SHOWN_MAX, RETAINED_STEPS_PER_PAGE};
 use crate::state::ShardState;
 
@@ -43,9 +43,9 @@ impl ShardState {
                 break;
             }
             match self.retained.step(&mut walk, now) {
-                Step::End => return (found, None),
-                Step::Nothing => {}
-                Step::Found(message) => {
+                WalkStep::End => return (found, None),
+                WalkStep::Nothing => {}
+                WalkStep::Found(message) => {
                     let view = message.view();
                     found.push(RetainedReport {
                         topic: view.topic.into(),

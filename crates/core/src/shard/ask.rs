@@ -13,7 +13,7 @@ use crate::event::Stats;
 use crate::gate::{ClassReport, Memory, PublisherReport, Reading, Whom};
 use crate::measures::Measures;
 use crate::persist::SavedRhythm;
-use crate::recording::Arrivals;
+use crate::recording::RecordedArrivals;
 use crate::report::{ClientDetail, ClientReport};
 use crate::retained::RetainedReport;
 use crate::sample::TopicsReport;
@@ -130,7 +130,7 @@ impl Shard {
 
     /// Takes what was written down, and goes on writing for some seconds. The seed changes the numbers of publishers and
     /// topics; another than before begins anew.
-    pub fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> Arrivals {
+    pub fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> RecordedArrivals {
         self.state.take_arrivals(seed, now)
     }
 

@@ -3,7 +3,7 @@
 use tidegate_control::Timestamp;
 
 use super::{ConnId, Progress, Shard, Then};
-use crate::input::{COST_BYTES, Flow, Moment, Portion, Step, whole};
+use crate::input::{COST_BYTES, Flow, Moment, Portion, ReadStep, whole};
 use crate::limits::PACKETS_PER_INPUT_MAX;
 
 impl Shard {
@@ -18,7 +18,7 @@ impl Shard {
         bytes: &[u8],
         portion: &Portion,
         now: Timestamp,
-        mut read: impl FnMut(&mut Self, &[u8], &Moment) -> Step,
+        mut read: impl FnMut(&mut Self, &[u8], &Moment) -> ReadStep,
     ) -> Progress {
         let Portion { since, dry_at, units } = *portion;
         self.state.begin_portion(conn, dry_at, now);
@@ -40,20 +40,20 @@ impl Shard {
             }
             let (rest, copies) = (&bytes[consumed..], self.state.copies);
             let handled = match read(self, rest, &Moment::new(since, now, lag_per_byte, rest.len())) {
-                Step::Packet { size, is_publication, handled } => {
+                ReadStep::Packet { size, is_publication, handled } => {
                     used += 8 + (size / COST_BYTES) as u64 + (self.state.copies - copies);
                     let is_waiting = matches!(handled, Ok(Flow::Wait));
                     self.state.end_packet(conn, (!is_waiting).then_some(size), is_publication, now);
                     consumed += if is_waiting { 0 } else { size };
                     handled
                 }
-                Step::Incomplete { at_least } => {
+                ReadStep::Incomplete { at_least } => {
                     if !rest.is_empty() {
                         self.state.expect_rest(conn, at_least, now);
                     }
                     return self.state.progress(conn, consumed, at_least, used);
                 }
-                Step::Broken(ending) => Err(ending),
+                ReadStep::Broken(ending) => Err(ending),
             };
             if let Err(ending) = handled {
                 let (why, will) = ending.into_parts();

@@ -6,7 +6,7 @@ use alloc::collections::BTreeSet;
 use tidegate_control::Timestamp;
 
 use super::Shard;
-use crate::persist::{Kept, SavedDelivery, SavedMessage, SavedRhythm, SavedSession};
+use crate::persist::{SavedDelivery, SavedMessage, SavedRhythm, SavedSession, StoredMessage};
 
 impl Shard {
     /// From now on, everything that should outlive the process is told; see [`Shard::poll_journal`]. Numbers up to this
@@ -16,7 +16,7 @@ impl Shard {
     }
 
     /// A message that was kept under this number.
-    pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
+    pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> StoredMessage {
         self.state.restore_message(number, saved)
     }
 
@@ -28,7 +28,7 @@ impl Shard {
     }
 
     /// A retained message. Every shard has all of them.
-    pub fn restore_retained(&mut self, message: &Kept, now: Timestamp) {
+    pub fn restore_retained(&mut self, message: &StoredMessage, now: Timestamp) {
         self.state.restore_retained(message, now);
     }
 
@@ -37,7 +37,7 @@ impl Shard {
     /// `groups` are those that have got it, as `$share/group/filter`; first as they were noted.
     pub fn restore_routing(
         &mut self,
-        message: &Kept,
+        message: &StoredMessage,
         reached: &BTreeSet<u64>,
         groups: &mut BTreeSet<Box<str>>,
         now: Timestamp,

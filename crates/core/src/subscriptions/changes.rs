@@ -18,7 +18,7 @@ pub(crate) struct Changes {
 
 /// What a topic has to look at.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct TopicWatch {
     counters: [u16; CHANGE_LEVELS_MAX + 1],
     len: u8,
     /// They only grow, so that their sum stays the same as long as each of them does.
@@ -44,8 +44,8 @@ impl Changes {
     }
 
     /// Matches of this topic are good as long as `holds` says so of the watch.
-    pub(crate) fn watch(&self, topic: &str) -> Watch {
-        let mut watch = Watch::default();
+    pub(crate) fn watch(&self, topic: &str) -> TopicWatch {
+        let mut watch = TopicWatch::default();
         let mut hash = self.seed;
         // Nothing, as the beginning of filters that begin with a wildcard.
         watch.add(hash);
@@ -61,11 +61,11 @@ impl Changes {
     }
 
     /// Whether nothing has changed that could concern the topic.
-    pub(crate) fn holds(&self, watch: &Watch) -> bool {
+    pub(crate) fn holds(&self, watch: &TopicWatch) -> bool {
         self.sum(watch) == watch.sum
     }
 
-    fn sum(&self, watch: &Watch) -> u64 {
+    fn sum(&self, watch: &TopicWatch) -> u64 {
         watch.counters[..usize::from(watch.len)].iter().map(|counter| self.counters[usize::from(*counter)]).sum()
     }
 }
@@ -76,7 +76,7 @@ enum Depth {
     Enough,
 }
 
-impl Watch {
+impl TopicWatch {
     /// Another beginning to look at, if there is room for it.
     fn add(&mut self, hash: u64) -> Depth {
         let Some(place) = self.counters.get_mut(usize::from(self.len)) else { return Depth::Enough };

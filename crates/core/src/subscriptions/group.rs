@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use tidegate_wire_mqtt::QoS;
 
-use super::Wish;
+use super::SubscriberOptions;
 use super::subscribers::Subscribers;
 
 /// Whether a member of a group is connected.
@@ -27,7 +27,7 @@ pub(crate) struct Members {
 
 /// A shared subscription on one filter.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct SharedGroup {
     pub(super) name: Box<str>,
     /// Members here, by presence: a message is dealt without looking at all of them.
     online: Subscribers,
@@ -42,12 +42,12 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
     /// To this session here.
-    Local(u32, Wish),
+    Local(u32, SubscriberOptions),
     /// To this shard, which picks among its own.
     Remote(usize),
 }
 
-impl Group {
+impl SharedGroup {
     pub(super) fn new(name: &str) -> Self {
         let (online, offline) = (Subscribers::default(), Subscribers::default());
         Self { name: name.into(), online, offline, remote: Vec::new(), turn: 0 }
@@ -62,12 +62,12 @@ impl Group {
     }
 
     /// A connected session joins, or has another wish from now on; the answer is the one it had.
-    pub(super) fn join(&mut self, session: u32, wish: Wish) -> Option<Wish> {
+    pub(super) fn join(&mut self, session: u32, wish: SubscriberOptions) -> Option<SubscriberOptions> {
         let before = self.offline.remove(session);
         self.online.insert(session, wish).or(before)
     }
 
-    pub(super) fn leave(&mut self, session: u32) -> Option<Wish> {
+    pub(super) fn leave(&mut self, session: u32) -> Option<SubscriberOptions> {
         self.online.remove(session).or_else(|| self.offline.remove(session))
     }
 
@@ -124,7 +124,7 @@ impl Group {
     }
 
     /// Who it is among those here.
-    pub(super) fn pick_local(&mut self, load: impl Fn(u32) -> Load) -> Option<(u32, Wish)> {
+    pub(super) fn pick_local(&mut self, load: impl Fn(u32) -> Load) -> Option<(u32, SubscriberOptions)> {
         self.turn = self.turn.wrapping_add(1);
         let online = self.least(Presence::Online, self.turn, &load);
         let found = online.or_else(|| self.least(Presence::Offline, self.turn, &load));
@@ -132,7 +132,12 @@ impl Group {
     }
 
     /// The one with the least before it, looking from whose turn it is; not at all of very many.
-    fn least(&self, presence: Presence, turn: u32, load: impl Fn(u32) -> Load) -> Option<(u32, Wish, Load)> {
+    fn least(
+        &self,
+        presence: Presence,
+        turn: u32,
+        load: impl Fn(u32) -> Load,
+    ) -> Option<(u32, SubscriberOptions, Load)> {
         let candidates = match presence {
             Presence::Online => self.online.as_slice(),
             Presence::Offline => self.offline.as_slice(),

@@ -19,15 +19,15 @@ use tidegate_wire_mqtt::{QoS, SubscriptionOptions};
 
 use crate::between::ShardSet;
 use crate::tree::{NodeId, ROOT, Tree};
-pub(crate) use changes::{Changes, Watch};
-use group::Group;
+pub(crate) use changes::{Changes, TopicWatch};
+use group::SharedGroup;
 pub(crate) use group::{Load, Members, Pick, Presence};
 use shapes::Shapes;
 use subscribers::Subscribers;
 
 /// How a subscriber wants its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct SubscriberOptions {
     pub(crate) qos: QoS,
     pub(crate) no_local: bool,
     pub(crate) retain_as_published: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Wish {
     pub(crate) id: Option<NonZeroU32>,
 }
 
-impl Wish {
+impl SubscriberOptions {
     pub(crate) fn new(options: SubscriptionOptions, id: Option<NonZeroU32>) -> Self {
         let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
         Self { qos, no_local, retain_as_published, is_latest: false, id }
@@ -47,7 +47,7 @@ impl Wish {
 #[derive(Debug, Default)]
 struct Place {
     subscribers: Subscribers,
-    groups: Vec<Group>,
+    groups: Vec<SharedGroup>,
     /// Other shards with subscribers here.
     shards: ShardSet,
 }
@@ -83,14 +83,14 @@ pub(crate) struct GroupId {
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
     /// Sessions of this shard with each of their matching subscriptions.
-    pub(crate) subscribers: Vec<(u32, Wish)>,
+    pub(crate) subscribers: Vec<(u32, SubscriberOptions)>,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) shards: ShardSet,
 }
 
 /// Whether a subscription was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum SubscribeOutcome {
     /// The first local one on its filter (and group): the other shards must know.
     First,
     /// A new one.
@@ -130,16 +130,16 @@ impl Subscriptions {
         self.shapes.has_room_for(filter)
     }
 
-    pub(crate) fn subscribe(&mut self, filter: &str, session: u32, wish: Wish) -> Change {
+    pub(crate) fn subscribe(&mut self, filter: &str, session: u32, wish: SubscriberOptions) -> SubscribeOutcome {
         self.changes.note(filter);
         let node = self.tree.insert(filter);
         let subscribers = &mut self.tree.value_mut(node).subscribers;
         if subscribers.insert(session, wish).is_some() {
-            return Change::Replaced;
+            return SubscribeOutcome::Replaced;
         }
         self.count += 1;
         self.shapes.add(filter);
-        if subscribers.len() == 1 { Change::First } else { Change::New }
+        if subscribers.len() == 1 { SubscribeOutcome::First } else { SubscribeOutcome::New }
     }
 
     /// True if it was the last local one on this filter.
@@ -169,13 +169,19 @@ impl Subscriptions {
         }
     }
 
-    pub(crate) fn join(&mut self, filter: &str, group: &str, session: u32, wish: Wish) -> Change {
+    pub(crate) fn join(
+        &mut self,
+        filter: &str,
+        group: &str,
+        session: u32,
+        wish: SubscriberOptions,
+    ) -> SubscribeOutcome {
         if self.group_mut(filter, group).join(session, wish).is_some() {
-            return Change::Replaced;
+            return SubscribeOutcome::Replaced;
         }
         self.count += 1;
         self.shapes.add(filter);
-        Change::New
+        SubscribeOutcome::New
     }
 
     pub(crate) fn leave(&mut self, filter: &str, group: &str, session: u32) {
@@ -205,7 +211,7 @@ impl Subscriptions {
     pub(crate) fn local_members(&self, filter: &str, group: &str) -> Members {
         let Some(node) = self.tree.find(filter) else { return Members::default() };
         let found = self.tree.value(node).groups.iter().find(|found| *found.name == *group);
-        found.map_or_else(Members::default, Group::members)
+        found.map_or_else(Members::default, SharedGroup::members)
     }
 
     /// Everything that wants this topic.
@@ -265,7 +271,12 @@ impl Subscriptions {
     }
 
     /// The same among this shard's members only, for a message that another shard sent here.
-    pub(crate) fn pick_local(&mut self, filter: &str, group: &str, load: impl Fn(u32) -> Load) -> Option<(u32, Wish)> {
+    pub(crate) fn pick_local(
+        &mut self,
+        filter: &str,
+        group: &str,
+        load: impl Fn(u32) -> Load,
+    ) -> Option<(u32, SubscriberOptions)> {
         let node = self.tree.find(filter)?;
         self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?.pick_local(load)
     }
@@ -291,12 +302,12 @@ impl Subscriptions {
 
     /// The group, made if it is not there. Who its members are is asked at every message: only where groups are is
     /// remembered, and changes when one comes or goes.
-    fn group_mut(&mut self, filter: &str, name: &str) -> &mut Group {
+    fn group_mut(&mut self, filter: &str, name: &str) -> &mut SharedGroup {
         let node = self.tree.insert(filter);
         let groups = &mut self.tree.value_mut(node).groups;
         let position = groups.iter().position(|group| *group.name == *name).unwrap_or_else(|| {
             self.changes.note(filter);
-            groups.push(Group::new(name));
+            groups.push(SharedGroup::new(name));
             groups.len() - 1
         });
         &mut groups[position]

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 
-use super::Wish;
+use super::SubscriberOptions;
 
 #[derive(Debug, Default)]
 pub(super) struct Subscribers {
-    list: Vec<(u32, Wish)>,
+    list: Vec<(u32, SubscriberOptions)>,
     /// Where each session is in the list, once there are too many to look through. Sessions are numbered by us: nobody
     /// can choose numbers that collide.
     places: Option<Box<HashMap<u32, u32, FixedState>>>,
@@ -20,7 +20,7 @@ pub(super) struct Subscribers {
 const LOOK_THROUGH_MAX: usize = 16;
 
 impl Subscribers {
-    pub(super) fn as_slice(&self) -> &[(u32, Wish)] {
+    pub(super) fn as_slice(&self) -> &[(u32, SubscriberOptions)] {
         &self.list
     }
 
@@ -33,7 +33,7 @@ impl Subscribers {
     }
 
     /// Adds a session, or gives it another wish; the answer is the one it had.
-    pub(super) fn insert(&mut self, session: u32, wish: Wish) -> Option<Wish> {
+    pub(super) fn insert(&mut self, session: u32, wish: SubscriberOptions) -> Option<SubscriberOptions> {
         if let Some(place) = self.place_of(session) {
             return Some(core::mem::replace(&mut self.list[place].1, wish));
         }
@@ -48,7 +48,7 @@ impl Subscribers {
         None
     }
 
-    pub(super) fn remove(&mut self, session: u32) -> Option<Wish> {
+    pub(super) fn remove(&mut self, session: u32) -> Option<SubscriberOptions> {
         let place = self.place_of(session)?;
         let (_, wish) = self.list.swap_remove(place);
         if let Some(places) = &mut self.places {
@@ -84,7 +84,7 @@ mod tests {
             let (mut subscribers, mut model) = (Subscribers::default(), BTreeMap::new());
             for (session, operation) in operations {
                 let qos = QoS::from_bits(operation).unwrap_or(QoS::AtMostOnce);
-                let wish = Wish { qos, no_local: false, retain_as_published: false, is_latest: false, id: None };
+                let wish = SubscriberOptions { qos, no_local: false, retain_as_published: false, is_latest: false, id: None };
                 if operation == 2 {
                     prop_assert_eq!(subscribers.remove(session), model.remove(&session));
                 } else {

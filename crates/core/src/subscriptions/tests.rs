@@ -4,8 +4,8 @@ use alloc::string::String;
 use proptest::prelude::*;
 use tidegate_wire_mqtt::{Limits, TopicFilter};
 
-fn wish() -> Wish {
-    Wish { qos: QoS::AtMostOnce, no_local: false, retain_as_published: false, is_latest: false, id: None }
+fn wish() -> SubscriberOptions {
+    SubscriberOptions { qos: QoS::AtMostOnce, no_local: false, retain_as_published: false, is_latest: false, id: None }
 }
 
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ proptest! {
                 Operation::Subscribe(filter, session) => {
                     let is_known = !model.subscribers.insert((filter.clone(), session));
                     let change = tree.subscribe(&filter, session, wish());
-                    prop_assert_eq!(change == Change::Replaced, is_known);
+                    prop_assert_eq!(change == SubscribeOutcome::Replaced, is_known);
                 }
                 Operation::Unsubscribe(filter, session) => {
                     model.subscribers.remove(&(filter.clone(), session));

@@ -10,10 +10,10 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open, Policy};
 use tidegate_core::event::{Event, Stats, Why};
-use tidegate_core::persist::Change;
+use tidegate_core::persist::StoreChange;
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Portion, Progress, Reading, Shard, Then, shard_of};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, ReasonCode, Version, Will};
 
 pub(crate) use crate::got::{Forbid, Got, Options, ack, lasting, lasting_v311, message, options};
@@ -124,9 +124,9 @@ impl Net {
         let Some(turn) = self.shards[shard].poll_journal() else { return false };
         self.told[shard] = turn.position;
         self.changes += turn.changes.len();
-        let count = |is_it: fn(&Change) -> bool| turn.changes.iter().filter(|change| is_it(change)).count();
-        self.routings += count(|change| matches!(change, Change::Routing { .. }));
-        self.routed += count(|change| matches!(change, Change::Routed { .. }));
+        let count = |is_it: fn(&StoreChange) -> bool| turn.changes.iter().filter(|change| is_it(change)).count();
+        self.routings += count(|change| matches!(change, StoreChange::Routing { .. }));
+        self.routed += count(|change| matches!(change, StoreChange::Routed { .. }));
         self.shelf.write(&turn);
         if !self.is_disk_slow {
             self.shelf.sync();
@@ -173,7 +173,7 @@ impl Net {
         let name = if client_id.is_empty() { "auto-1" } else { client_id };
         let identity = Identity { user: options.user.map(Into::into), peer: options.peer.into(), listener: "mqtt" };
         let shard = shard_of(name, self.shards.len());
-        let hello = Hello { connect: &connect, client_id: name, identity };
+        let hello = MqttHello { connect: &connect, client_id: name, identity };
         let conn = self.shards[shard].handle_connect(&hello, self.now).unwrap();
         self.ends.push(End {
             shard,

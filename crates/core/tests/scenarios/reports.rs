@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::Shard;
-use tidegate_core::event::{Event, Side};
+use tidegate_core::event::{Event, LedgerSide};
 use tidegate_core::ledger::Loss;
 use tidegate_core::report::{ClientReport, ClientState};
 use tidegate_wire_mqtt::ReasonCode;
@@ -78,7 +78,7 @@ fn a_client_that_is_away_keeps_its_ledger_and_its_queue_shows() {
     let away = client(&net, "reader");
     assert_eq!((away.state, away.link), (ClientState::Away, None));
     assert_eq!((away.ledger.deliveries, away.ledger.delivered, away.queued.0), (3, 1, 1));
-    assert_eq!((away.ledger.lost(Loss::Away), away.ledger.lost_on(Side::Out)), (1, 1));
+    assert_eq!((away.ledger.lost(Loss::Away), away.ledger.lost_on(LedgerSide::Out)), (1, 1));
     let parting = net.events.iter().find_map(|event| match event {
         Event::Disconnected { parting, .. } => Some(parting.clone()),
         _ => None,
@@ -101,7 +101,7 @@ fn what_a_session_loses_as_it_ends_is_in_its_last_account() {
     let ledger = ledger.unwrap();
     assert!(ended > 0, "some had to wait");
     assert_eq!(ledger.lost(Loss::HeldEnded), ended);
-    assert_eq!(ledger.received, ledger.passed + ledger.lost_on(Side::In), "nothing is left to wait");
+    assert_eq!(ledger.received, ledger.passed + ledger.lost_on(LedgerSide::In), "nothing is left to wait");
     let told = |event: &&Event| matches!(event, Event::Disconnected { .. } | Event::SessionEnded { .. });
     let last = net.events.iter().rfind(told);
     assert!(matches!(last, Some(Event::SessionEnded { .. })), "in the order of what happened: {last:?}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_control::Timestamp;
 use tidegate_core::Shard;
-use tidegate_core::persist::{Change, Kept, SavedMessage, Spot, Turn};
+use tidegate_core::persist::{SavedMessage, Spot, StoreChange, StoredMessage, Turn};
 use tidegate_wire_mqtt::QoS;
 
 /// Messages by number.
@@ -12,7 +12,7 @@ use tidegate_wire_mqtt::QoS;
 pub(crate) struct Shelf {
     messages: BTreeMap<u64, Stored>,
     /// Told, and not yet kept.
-    unkept: Vec<Kept>,
+    unkept: Vec<StoredMessage>,
     /// Pages that were read.
     pub(crate) pages: usize,
     /// Nothing is read for now.
@@ -55,7 +55,7 @@ impl Stored {
 impl Shelf {
     pub(crate) fn write(&mut self, turn: &Turn) {
         self.unkept.extend(turn.changes.iter().filter_map(|change| match change {
-            Change::Message(kept) => Some(kept.clone()),
+            StoreChange::Message(kept) => Some(kept.clone()),
             _ => None,
         }));
     }

@@ -9,7 +9,7 @@ use tidegate_core::event::{Stats, Why};
 use tidegate_core::settings::Settings;
 use tidegate_core::trace::Arrival;
 use tidegate_core::{ConnId, Shard, Then};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Publish, QoS,
     ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version, decode,
@@ -326,7 +326,7 @@ fn greet(shard: &mut Shard, name: &str, now: Timestamp) -> Option<ConnId> {
         password: None,
     };
     let identity = Identity { user: None, peer: "trace".into(), listener: LISTENER };
-    shard.handle_connect(&Hello { connect: &connect, client_id: name, identity }, now)
+    shard.handle_connect(&MqttHello { connect: &connect, client_id: name, identity }, now)
 }
 
 fn name_of(publisher: u32) -> String {

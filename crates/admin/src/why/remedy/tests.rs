@@ -9,7 +9,7 @@ use tidegate_control::rhythm::Enforcement;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::{ConnId, Portion, Shard, Then, Whom};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{Connect, Delivery, Encode, PacketId, Peer, Properties, Publish, Version};
 
 use super::*;
@@ -63,7 +63,7 @@ impl World {
         };
         let peer = format!("10.0.{}.1:5", self.senders.len()).into();
         let identity = Identity { user: None, peer, listener: "mqtt" };
-        let conn = self.shard.handle_connect(&Hello { connect: &connect, client_id, identity }, self.now).unwrap();
+        let conn = self.shard.handle_connect(&MqttHello { connect: &connect, client_id, identity }, self.now).unwrap();
         let (dry_at, unread) = (self.now, Vec::new());
         let sender =
             Sender { conn, version, qos, rate, due: 0.0, sent: 0, unread, dry_at, is_paused: false, place: None };

@@ -15,7 +15,7 @@ fn scheduler() -> Scheduler<u64> {
     SchedulerConfig { rule: SchedulerRule::Claims, ..SchedulerConfig::default() }.build().unwrap()
 }
 
-fn push(scheduler: &mut Scheduler<u64>, flow: u32, item: u64, claim: Claim) {
+fn push(scheduler: &mut Scheduler<u64>, flow: u32, item: u64, claim: Entitlement) {
     assert_eq!(scheduler.push_as(FlowId(flow), item, 100, claim), Pushed::Queued);
 }
 
@@ -67,17 +67,17 @@ impl Model {
         self.standing(order).into_iter().map(parent_of).collect()
     }
 
-    fn push(&mut self, id: u32, item: u64, cost: u64, claim: Claim) {
+    fn push(&mut self, id: u32, item: u64, cost: u64, claim: Entitlement) {
         let was_listed: Vec<_> = [0, 1].map(|order| self.parents_in(order)).into();
         let flow = self.flows.entry(id).or_default();
         let before = Self::order_of(flow);
         let parent = self.parents.entry(parent_of(id)).or_default();
-        let is_sparse = claim == Claim::Excess && before.is_none() && parent.used <= self.fair;
+        let is_sparse = claim == Entitlement::Excess && before.is_none() && parent.used <= self.fair;
         if is_sparse {
             parent.used = self.fair + UNIT;
         }
         flow.items.push_back((item, cost));
-        flow.waiting[usize::from(claim == Claim::Excess && !is_sparse)] += cost;
+        flow.waiting[usize::from(claim == Entitlement::Excess && !is_sparse)] += cost;
         self.wake(id, before, &was_listed);
     }
 
@@ -178,7 +178,7 @@ proptest! {
         for (item, operation) in (0..).zip(&operations) {
             match *operation {
                 Operation::Push { flow, cost, is_excess } => {
-                    let claim = if is_excess { Claim::Excess } else { Claim::Entitled };
+                    let claim = if is_excess { Entitlement::Excess } else { Entitlement::Entitled };
                     prop_assert_eq!(scheduler.push_as(FlowId(flow), item, cost, claim), Pushed::Queued);
                     model.push(flow, item, cost.into(), claim);
                 }
@@ -215,14 +215,14 @@ fn a_rare_flow_waits_for_one_item_at_most() {
     let mut scheduler = scheduler();
     for flow in 0..100 {
         scheduler.set_weight(FlowId(flow), 4).unwrap();
-        (0..50).for_each(|item| push(&mut scheduler, flow, item, Claim::Entitled));
+        (0..50).for_each(|item| push(&mut scheduler, flow, item, Entitlement::Entitled));
     }
     scheduler.set_weight(FlowId(200), 4).unwrap();
     for round in 0..20 {
         for _ in 0..137 {
             scheduler.pop();
         }
-        push(&mut scheduler, 200, 1000 + round, Claim::Entitled);
+        push(&mut scheduler, 200, 1000 + round, Entitlement::Entitled);
         let wait = core::iter::from_fn(|| scheduler.pop()).position(|taken| taken.item >= 1000).unwrap();
         assert!(wait <= 1, "behind {wait} others");
     }
@@ -231,8 +231,8 @@ fn a_rare_flow_waits_for_one_item_at_most() {
 #[test]
 fn excess_gets_one_in_thirty_two_and_no_more_while_claims_wait() {
     let mut scheduler = scheduler();
-    (0..2000).for_each(|item| push(&mut scheduler, 0, item, Claim::Entitled));
-    (0..2000).for_each(|item| push(&mut scheduler, 1, item, Claim::Excess));
+    (0..2000).for_each(|item| push(&mut scheduler, 0, item, Entitlement::Entitled));
+    (0..2000).for_each(|item| push(&mut scheduler, 1, item, Entitlement::Excess));
     let served = |scheduler: &mut Scheduler<u64>, count| -> usize {
         (0..count).filter(|_| scheduler.pop().is_some_and(|taken| taken.flow == FlowId(1))).count()
     };
@@ -248,7 +248,7 @@ fn ten_times_as_many_names_of_one_parent_change_nothing() {
         for (parent, flows) in (0_u64..).zip(&flows) {
             for flow in flows {
                 scheduler.set_parent(FlowId(*flow), parent).unwrap();
-                (0..600).for_each(|item| push(&mut scheduler, *flow, item, Claim::Excess));
+                (0..600).for_each(|item| push(&mut scheduler, *flow, item, Entitlement::Excess));
             }
         }
         let mut served = [0; 3];
@@ -267,13 +267,13 @@ fn ever_new_names_are_sparse_once_a_round_and_not_once_each() {
     let mut scheduler = scheduler();
     for flow in 0..10 {
         scheduler.set_parent(FlowId(flow), flow.into()).unwrap();
-        (0..300).for_each(|item| push(&mut scheduler, flow, item, Claim::Entitled));
+        (0..300).for_each(|item| push(&mut scheduler, flow, item, Entitlement::Entitled));
     }
     let (mut rotating, mut served) = (10, 0);
     for _ in 0..1100 {
         // One of the same network comes with a name of its own before every item that is served.
         scheduler.set_parent(FlowId(rotating), 99).unwrap();
-        push(&mut scheduler, rotating, 0, Claim::Excess);
+        push(&mut scheduler, rotating, 0, Entitlement::Excess);
         rotating += 1;
         served += u32::from(scheduler.pop().unwrap().flow.0 >= 10);
     }
@@ -283,9 +283,9 @@ fn ever_new_names_are_sparse_once_a_round_and_not_once_each() {
 #[test]
 fn one_entitled_item_behind_others_in_excess_brings_its_flow_forward_and_nobody_overtakes_itself() {
     let mut scheduler = scheduler();
-    (0..4).for_each(|item| push(&mut scheduler, 0, item, Claim::Excess));
-    (0..9).for_each(|item| push(&mut scheduler, 1, item, Claim::Entitled));
-    push(&mut scheduler, 0, 4, Claim::Entitled);
+    (0..4).for_each(|item| push(&mut scheduler, 0, item, Entitlement::Excess));
+    (0..9).for_each(|item| push(&mut scheduler, 1, item, Entitlement::Entitled));
+    push(&mut scheduler, 0, 4, Entitlement::Entitled);
     let own: Vec<u64> = core::iter::from_fn(|| scheduler.pop())
         .filter(|taken| taken.flow == FlowId(0))
         .map(|taken| taken.item)
@@ -296,10 +296,10 @@ fn one_entitled_item_behind_others_in_excess_brings_its_flow_forward_and_nobody_
 #[test]
 fn many_short_flows_in_excess_of_one_parent_give_way_before_one_long_flow_with_a_claim() {
     let mut scheduler = scheduler();
-    (0..30).for_each(|item| push(&mut scheduler, 0, item, Claim::Entitled));
+    (0..30).for_each(|item| push(&mut scheduler, 0, item, Entitlement::Entitled));
     for flow in 1..=100 {
         scheduler.set_parent(FlowId(flow), 7).unwrap();
-        (0..2).for_each(|item| push(&mut scheduler, flow, item, Claim::Excess));
+        (0..2).for_each(|item| push(&mut scheduler, flow, item, Entitlement::Excess));
     }
     for _ in 0..150 {
         assert_ne!(scheduler.evict_longest().unwrap().flow, FlowId(0));
@@ -311,15 +311,15 @@ proptest! {
     fn as_good_as_the_longest_is_who_has_eight_ninths_of_it(items in prop::collection::vec((0..FLOWS, 1..500_u32), 1..200)) {
         let mut scheduler = scheduler();
         for (number, (flow, cost)) in items.into_iter().enumerate() {
-            prop_assert_eq!(scheduler.push_as(FlowId(flow), number as u64, cost, Claim::Entitled), Pushed::Queued);
+            prop_assert_eq!(scheduler.push_as(FlowId(flow), number as u64, cost, Entitlement::Entitled), Pushed::Queued);
         }
         let longest = scheduler.longest().unwrap();
-        prop_assert!(scheduler.is_longest(longest, Claim::Entitled));
+        prop_assert!(scheduler.is_longest(longest, Entitlement::Entitled));
         let most = (0..FLOWS).map(|flow| scheduler.flow_backlog(FlowId(flow))).max().unwrap_or(0);
         for flow in (0..FLOWS).map(FlowId) {
             let is_near = scheduler.flow_backlog(flow) * 9 >= most * 8;
-            prop_assert!(is_near || !scheduler.is_longest(flow, Claim::Entitled));
-            prop_assert!(!scheduler.is_longest(flow, Claim::Excess), "nobody has anything in excess");
+            prop_assert!(is_near || !scheduler.is_longest(flow, Entitlement::Entitled));
+            prop_assert!(!scheduler.is_longest(flow, Entitlement::Excess), "nobody has anything in excess");
         }
     }
 
@@ -329,8 +329,8 @@ proptest! {
         for flow in 0..FLOWS {
             scheduler.set_parent(FlowId(flow), parent_of(flow).into()).unwrap();
             // The first of a flow may count as entitled.
-            push(&mut scheduler, flow, 0, Claim::Entitled);
-            (0..counts[flow as usize]).for_each(|_| push(&mut scheduler, flow, 1, Claim::Excess));
+            push(&mut scheduler, flow, 0, Entitlement::Entitled);
+            (0..counts[flow as usize]).for_each(|_| push(&mut scheduler, flow, 1, Entitlement::Excess));
         }
         let of_parent = |parent: u32| {
             (0..FLOWS).filter(|flow| parent_of(*flow) == parent).map(|flow| counts[flow as usize]).sum::<usize>()
@@ -340,10 +340,10 @@ proptest! {
             let siblings = (0..FLOWS).filter(|other| parent_of(*other) == parent_of(flow));
             let longest = siblings.map(|other| counts[other as usize]).max().unwrap_or(0);
             let is_near = of_parent(parent_of(flow)) * 9 >= most * 8 && counts[flow as usize] * 9 >= longest * 8;
-            prop_assert!(is_near || !scheduler.is_longest(FlowId(flow), Claim::Excess));
+            prop_assert!(is_near || !scheduler.is_longest(FlowId(flow), Entitlement::Excess));
         }
         if let Some(longest) = scheduler.longest().filter(|_| most > 1) {
-            prop_assert!(scheduler.is_longest(longest, Claim::Excess));
+            prop_assert!(scheduler.is_longest(longest, Entitlement::Excess));
         }
     }
 }

@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, QoS};
 
-use super::{Admission, Arrival, Refusal};
+use super::{Admission, GateArrival, Refusal};
 use crate::between::{Envelope, ShardSet};
 use crate::cache::Route;
 use crate::classes::PriorityMode;
@@ -235,7 +235,7 @@ impl ShardState {
     #[inline]
     pub(crate) fn admit_to_receivers(
         &mut self,
-        arrival: Arrival,
+        arrival: GateArrival,
         publication: &Publication<'_>,
         now: Timestamp,
     ) -> Option<Admission> {

@@ -10,7 +10,7 @@ use tidegate_core::event::Why;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Portion, Reading, Shard, Then, shard_of};
-use tidegate_face_mqtt::{Hello, Mqtt};
+use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{Decoded, Limits, Packet, Sender, Version, decode};
 
 use super::super::crowd::ClientIdentity;
@@ -113,7 +113,7 @@ impl ZooHost {
         };
         let shard = shard_of(&who.id, self.loops.len());
         let a_loop = &mut self.loops[shard];
-        let hello = Hello { connect: &connect, client_id: &who.id, identity };
+        let hello = MqttHello { connect: &connect, client_id: &who.id, identity };
         let Some(conn) = a_loop.shard.handle_connect(&hello, Timestamp::from_nanos(now)) else { return false };
         let place = conn.index as usize;
         if a_loop.clients.len() <= place {
