@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+pub(crate) use tidegate_test_support::Dice;
 use tidegate_test_support::{Broker, Launch};
 use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, Property, QoS, Version};
 
@@ -25,19 +26,6 @@ use client::Client;
 const ROUNDS: u64 = 100;
 /// Nothing takes that long, unless it never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    pub(crate) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 pub(crate) fn trace(_: impl FnOnce() -> String) {}
 
@@ -105,7 +93,7 @@ fn live(clients: &mut [Client], port: u16, seed: u64, until: impl FnOnce(&Receiv
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (index, client) in clients.iter_mut().enumerate() {
-            let (news, stop, mut dice) = (news.clone(), &stop, Dice(seed * 31 + index as u64));
+            let (news, stop, mut dice) = (news.clone(), &stop, Dice::new(seed * 31 + index as u64));
             scope.spawn(move || drive(client, port, &mut dice, stop, &news));
         }
         drop(news);
@@ -153,7 +141,7 @@ fn f109_what_was_acknowledged_survives_kill_9_and_exactly_once_is_once() {
     for client in &mut clients {
         client.messages_max = u32::MAX;
     }
-    let mut dice = Dice(7);
+    let mut dice = Dice::new(7);
     for round in 0..rounds {
         let broker = start(folder.path(), 1 + dice.below(3));
         let (port, events) = (broker.port("mqtt"), 1 + dice.below(100));

@@ -5,12 +5,14 @@
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a step that cannot be done has failed the test")]
 
 mod broker;
+mod dice;
 mod http;
 mod launch;
 mod program;
 pub mod skip;
 
 pub use broker::{Broker, Client, PATIENCE};
+pub use dice::Dice;
 pub use http::{body, code, exchange};
 pub use launch::{Launch, add_user};
 pub use program::{ensure, path, text, tidegate};

@@ -16,31 +16,11 @@ mod wills;
 mod world;
 
 use client::Client;
+pub(crate) use tidegate_test_support::Dice;
 use tidegate_wire_mqtt::{QoS, Version};
 use world::World;
 
 const SEEDS: u64 = 2000;
-
-/// A small generator: the same numbers for the same seed, for ever.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    pub(crate) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// What happens, if somebody wants to see it: `TIDEGATE_TRACE=1`, with one seed.
 pub(crate) fn trace(what: impl FnOnce() -> String) {

@@ -3,6 +3,7 @@
 //! The body, [`survives`], is what a fuzzer would call. `TIDEGATE_MUTATIONS` sets the number of mutants for a long run
 //! and `TIDEGATE_SEED` where it starts; a failure prints the mutant as a byte literal.
 
+use tidegate_test_support::Dice;
 use tidegate_wire_mqtt::{Decoded, Encode, Encoded, Limits, Packet, Peer, Sender, Version, decode, decode_connect};
 
 /// What takes about a second in the test profile.
@@ -11,12 +12,12 @@ const MUTANTS: u64 = 1_000_000;
 #[test]
 fn f027_mutants_never_panic_and_what_is_accepted_is_stable() {
     let mutants = from_environment("TIDEGATE_MUTATIONS").unwrap_or(MUTANTS);
-    let mut random = Random(from_environment("TIDEGATE_SEED").unwrap_or(0x7469_6465));
+    let mut random = Dice::new(from_environment("TIDEGATE_SEED").unwrap_or(0x7469_6465));
     let mut accepted = 0;
     for _ in 0..mutants {
         let mutant = mutant(&mut random);
-        let version = [Version::V31, Version::V311, Version::V5][random.below(3)];
-        let sender = [Sender::Client, Sender::Server, Sender::Either][random.below(3)];
+        let version = [Version::V31, Version::V311, Version::V5][random.index(3)];
+        let sender = [Sender::Client, Sender::Server, Sender::Either][random.index(3)];
         accepted += u64::from(survives(&mutant, version, sender));
     }
     // Both ways must be well trodden, or this tests nothing.
@@ -25,10 +26,10 @@ fn f027_mutants_never_panic_and_what_is_accepted_is_stable() {
 
 #[test]
 fn noise_never_panics() {
-    let mut random = Random(1);
+    let mut random = Dice::new(1);
     for _ in 0..50_000 {
-        let len = random.below(64);
-        let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+        let len = random.index(64);
+        let noise: Vec<u8> = (0..len).map(|_| random.bits() as u8).collect();
         for version in [Version::V31, Version::V311, Version::V5] {
             survives(&noise, version, Sender::Either);
         }
@@ -94,26 +95,26 @@ fn walk(packet: &Packet<'_>) {
     }
 }
 
-fn mutant(random: &mut Random) -> Vec<u8> {
-    let mut bytes = SEEDS[random.below(SEEDS.len())].to_vec();
-    for _ in 0..random.below(4) {
-        let at = random.below(bytes.len().max(1));
-        match random.below(6) {
-            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
-            1 if !bytes.is_empty() => bytes[at] = random.next() as u8,
-            2 if !bytes.is_empty() => bytes[at] = INTERESTING[random.below(INTERESTING.len())],
+fn mutant(random: &mut Dice) -> Vec<u8> {
+    let mut bytes = SEEDS[random.index(SEEDS.len())].to_vec();
+    for _ in 0..random.index(4) {
+        let at = random.index(bytes.len().max(1));
+        match random.index(6) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.index(8),
+            1 if !bytes.is_empty() => bytes[at] = random.bits() as u8,
+            2 if !bytes.is_empty() => bytes[at] = INTERESTING[random.index(INTERESTING.len())],
             3 if !bytes.is_empty() => drop(bytes.remove(at)),
-            4 => bytes.insert(at, random.next() as u8),
+            4 => bytes.insert(at, random.bits() as u8),
             _ => {
-                let other = SEEDS[random.below(SEEDS.len())];
-                let from = random.below(other.len());
+                let other = SEEDS[random.index(SEEDS.len())];
+                let from = random.index(other.len());
                 bytes.truncate(at);
                 bytes.extend_from_slice(&other[from..]);
             }
         }
     }
     // Half of the time the length is made right again, or most mutants would end at the fixed header.
-    if random.below(2) == 0 && (2..=129).contains(&bytes.len()) {
+    if random.index(2) == 0 && (2..=129).contains(&bytes.len()) {
         bytes[1] = (bytes.len() - 2) as u8;
     }
     bytes
@@ -121,22 +122,6 @@ fn mutant(random: &mut Random) -> Vec<u8> {
 
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
-}
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
 }
 
 const INTERESTING: &[u8] = b"\x00\x01\x02\x7f\x80\xff+#/$\x0b\x1f\x23\x26\xc0\xed\xf4";
