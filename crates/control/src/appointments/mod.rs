@@ -64,6 +64,15 @@ impl Default for AppointmentsConfig {
     }
 }
 
+/// How a visitor may be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusals {
+    /// While few are refused, without a slot: one that asks again and again slows down then, which helps more than a slot.
+    Any,
+    /// With a slot, as far as the book reaches: it came once, and waits.
+    WithSlot,
+}
+
 /// Whether the server has anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
@@ -150,6 +159,18 @@ impl Appointments {
         server: Server,
         rng: &mut R,
     ) -> Appointment {
+        self.decide_for(now, visitor, server, Refusals::Any, rng)
+    }
+
+    /// The same for a visitor that may need a slot however few are refused.
+    pub fn decide_for<R: Rng + ?Sized>(
+        &mut self,
+        now: Timestamp,
+        visitor: &Visitor<'_>,
+        server: Server,
+        refusals: Refusals,
+        rng: &mut R,
+    ) -> Appointment {
         self.on_time(now);
         if visitor.ticket.is_some_and(|ticket| self.honour(now, visitor.client, ticket)) {
             return Appointment::Admit;
@@ -165,7 +186,7 @@ impl Appointments {
         }
         self.refused += (1.0 - self.refused) * REFUSED_WEIGHT;
         let shortly = self.target * SHORTLY;
-        if wait <= shortly && self.refused <= REFUSED_FEW {
+        if refusals == Refusals::Any && wait <= shortly && self.refused <= REFUSED_FEW {
             self.virtual_time = start + duration(self.denial_cost / self.utilisation);
             let retry_after = duration(draw::uniform(rng, 1.0, 2.0) * seconds(shortly));
             return Appointment::Deny { retry_after, ticket: None };

@@ -139,7 +139,16 @@ impl<R, C> FrontDesk<R, C> {
         let hints = queue.hints(now, task.class, caller);
         task.hints.clone_from(&hints);
         let (class, key, patience) = (task.class, task.key, task.until.since(now));
-        let arrival = Arrival { class, key, client: caller.client, shape, patience, is_promised: false, value: task };
+        let arrival = Arrival {
+            class,
+            key,
+            client: caller.client,
+            shape,
+            patience,
+            is_promised: false,
+            keeps_appointments: false,
+            value: task,
+        };
         match queue.offer(now, arrival, caller, &hints, chance) {
             Entered::Waits => Offered::Waits(side),
             Entered::Refused(task, hints) => Offered::Refused(task, Refused::Busy(hints)),

@@ -74,11 +74,16 @@ impl Estimates {
     /// A request was done in this time.
     pub(crate) fn on_served(&mut self, class: Class, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
-        let mean = |mean: Option<u64>| Some(mean.map_or(sample, |mean| blend(mean, sample, 4)));
+        let mean = |known: Option<Mean>| {
+            let Some(Mean { nanos, samples }) = known else { return Some(Mean { nanos: sample, samples: 1 }) };
+            let samples = (samples + 1).min(SAMPLES_MAX);
+            let sample = sample.min(nanos.saturating_mul(SAMPLE_TIMES_MAX));
+            Some(Mean { nanos: blend(nanos, sample, samples), samples })
+        };
         self.exact.learn(shape.exact, mean);
         self.shapes.learn(shape.name(shape.octave()), mean);
         let mean = &mut self.classes[class.index()];
-        *mean = blend(*mean, sample.min(mean.saturating_mul(CLASS_SAMPLE_MAX)), 16).max(NANOS_MIN);
+        *mean = blend(*mean, sample.min(mean.saturating_mul(SAMPLE_TIMES_MAX)), 16).max(NANOS_MIN);
     }
 
     /// A request was given up after this time: it would have taken longer. That makes it known only if it was long: else
@@ -86,8 +91,10 @@ impl Estimates {
     /// is not to blame for it.
     pub(crate) fn on_cancelled(&mut self, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
-        let longer =
-            |mean: Option<u64>| mean.map_or((sample >= LONG_NANOS).then_some(sample), |mean| Some(mean.max(sample)));
+        let longer = |known: Option<Mean>| match known {
+            None => (sample >= LONG_NANOS).then_some(Mean { nanos: sample, samples: 1 }),
+            Some(mean) => Some(Mean { nanos: mean.nanos.max(sample), ..mean }),
+        };
         self.exact.learn(shape.exact, longer);
         self.shapes.learn(shape.name(shape.octave()), longer);
     }
@@ -112,23 +119,34 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Nanoseconds, over so many samples.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    nanos: u64,
+    samples: u64,
+}
+
 /// Means in two generations: when the younger one is full, the older one is forgotten.
 #[derive(Debug, Default)]
 struct Table {
-    young: BTreeMap<u64, u64>,
-    old: BTreeMap<u64, u64>,
+    young: BTreeMap<u64, Mean>,
+    old: BTreeMap<u64, Mean>,
 }
 
 impl Table {
-    fn get(&self, name: u64) -> Option<u64> {
+    fn known(&self, name: u64) -> Option<Mean> {
         self.young.get(&name).or_else(|| self.old.get(&name)).copied()
     }
 
-    fn learn(&mut self, name: u64, mean: impl FnOnce(Option<u64>) -> Option<u64>) {
+    fn get(&self, name: u64) -> Option<u64> {
+        self.known(name).map(|mean| mean.nanos)
+    }
+
+    fn learn(&mut self, name: u64, mean: impl FnOnce(Option<Mean>) -> Option<Mean>) {
         if name == 0 {
             return;
         }
-        let Some(mean) = mean(self.get(name)) else { return };
+        let Some(mean) = mean(self.known(name)) else { return };
         if self.young.len() >= NAMES_MAX && !self.young.contains_key(&name) {
             self.old = std::mem::take(&mut self.young);
         }
@@ -138,13 +156,15 @@ impl Table {
 
 /// What takes longer than this is long: a person notices, and nothing that is asked many times a second may.
 pub(super) const LONG_NANOS: u64 = 50_000_000;
+/// Samples of one name that count: the mean of all until there are so many. Places are promised by it, so it has to be calm.
+const SAMPLES_MAX: u64 = 8;
 /// Names in one generation of a table: 64 KiB each, and more shapes than an application has.
 const NAMES_MAX: usize = 2048;
 /// Times are counted within these bounds: a microsecond, and an hour.
 const NANOS_MIN: u64 = 1_000;
 const NANOS_MAX: u64 = 3_600_000_000_000;
-/// One sample counts for a class as at most so many means: a sixteenth of that is a quarter.
-const CLASS_SAMPLE_MAX: u64 = 4;
+/// One sample counts as at most so many means: for a class, a sixteenth of that is a quarter.
+const SAMPLE_TIMES_MAX: u64 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a client comes to an empty line        tag = max(tag, V)
-//! the client with the lowest tag is next V = tag,  tag = tag + work
+//! the client with the lowest tag is next V = tag,  tag = tag + work;  of equal ones that which came first
 //! ```
 //! This is start-time fair queueing over estimated work: whoever has asked for little is served before whoever asks for
 //! much, a client that comes alone is next, and nobody gains by sending more at once. Inside a line the order is that of
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, QueryKey};
 
-use super::estimate::Shape;
+use super::estimate::{Estimate, Shape};
 
 /// A request that waits, and whoever asked for the same since.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(super) struct Entry<T> {
     /// Estimated nanoseconds, and whether requests like this one were seen before.
     pub(super) work: u64,
     pub(super) is_known: bool,
+    pub(super) keeps_appointments: bool,
 }
 
 #[derive(Debug)]
@@ -43,16 +44,19 @@ struct Line<T> {
     /// Number of the first entry; an entry's number never changes.
     front: u64,
     tag: u64,
+    /// When the line was last empty and somebody came: of equal tags the older is next.
+    turn: u64,
     work: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Lane<T> {
     lines: BTreeMap<u64, Line<T>>,
-    /// Lines with something in them, and those that only owe something; by their tags.
-    ready: BTreeSet<(u64, u64)>,
+    /// Lines with something in them, by tag and turn; and those that only owe something, by tag.
+    ready: BTreeSet<(u64, u64, u64)>,
     owing: BTreeSet<(u64, u64)>,
     virtual_time: u64,
+    turns: u64,
     /// Which entry an equal question may join.
     shared: BTreeMap<QueryKey, (u64, u64)>,
     items: usize,
@@ -66,6 +70,7 @@ impl<T> Lane<T> {
             ready: BTreeSet::new(),
             owing: BTreeSet::new(),
             virtual_time: 0,
+            turns: 0,
             shared: BTreeMap::new(),
             items: 0,
             work: 0,
@@ -86,17 +91,36 @@ impl<T> Lane<T> {
         self.ready.len()
     }
 
+    /// Estimates anew what was not known when it came.
+    pub(super) fn reassess(&mut self, estimate: impl Fn(Class, Shape) -> Estimate) {
+        self.work = 0;
+        for line in self.lines.values_mut() {
+            line.work = 0;
+            for entry in &mut line.entries {
+                if !entry.is_known {
+                    let Estimate { nanos, is_known } = estimate(entry.class, entry.shape);
+                    (entry.work, entry.is_known) = (nanos, is_known);
+                }
+                line.work = line.work.saturating_add(entry.work);
+            }
+            self.work = self.work.saturating_add(line.work);
+        }
+    }
+
     /// Requests of a client that wait, and their estimated nanoseconds.
     pub(super) fn of(&self, client: u64) -> (usize, u64) {
         self.lines.get(&client).map_or((0, 0), |line| (line.entries.len(), line.work))
     }
 
     pub(super) fn push(&mut self, client: u64, entry: Entry<T>) {
-        let line = self.lines.entry(client).or_insert(Line { entries: VecDeque::new(), front: 0, tag: 0, work: 0 });
+        let line = Line { entries: VecDeque::new(), front: 0, tag: 0, turn: 0, work: 0 };
+        let line = self.lines.entry(client).or_insert(line);
         if line.entries.is_empty() {
             self.owing.remove(&(line.tag, client));
             line.tag = line.tag.max(self.virtual_time);
-            self.ready.insert((line.tag, client));
+            self.turns += 1;
+            line.turn = self.turns;
+            self.ready.insert((line.tag, line.turn, client));
         }
         if let Some(key) = entry.key {
             self.shared.insert(key, (client, line.front + line.entries.len() as u64));
@@ -120,15 +144,15 @@ impl<T> Lane<T> {
         self.find(is_wanted).is_some()
     }
 
-    fn find(&self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(u64, u64)> {
+    fn find(&self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(u64, u64, u64)> {
         let head = |client: &u64| self.lines.get(client).and_then(|line| line.entries.front());
-        self.ready.iter().take(LOOKS_MAX).find(|(_, client)| head(client).is_some_and(&is_wanted)).copied()
+        self.ready.iter().take(LOOKS_MAX).find(|(_, _, client)| head(client).is_some_and(&is_wanted)).copied()
     }
 
     /// The next request of which this is true, and whose it is.
     pub(super) fn pop(&mut self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(u64, Entry<T>)> {
-        let (tag, client) = self.find(is_wanted)?;
-        self.ready.remove(&(tag, client));
+        let (tag, turn, client) = self.find(is_wanted)?;
+        self.ready.remove(&(tag, turn, client));
         self.virtual_time = self.virtual_time.max(tag);
         let entry = self.take_first(client)?;
         self.settle(client, tag.saturating_add(entry.work.max(1)));
@@ -137,17 +161,17 @@ impl<T> Lane<T> {
 
     /// Takes the oldest request of a client, without a turn.
     pub(super) fn displace(&mut self, client: u64) -> Option<Entry<T>> {
-        let tag = self.lines.get(&client)?.tag;
+        let (tag, turn) = self.lines.get(&client).map(|line| (line.tag, line.turn))?;
         let entry = self.take_first(client)?;
-        self.ready.remove(&(tag, client));
+        self.ready.remove(&(tag, turn, client));
         self.settle(client, tag);
         Some(entry)
     }
 
     /// A request took longer than estimated: its client pays for it.
     pub(super) fn charge(&mut self, client: u64, nanos: u64) {
-        let Some(tag) = self.lines.get(&client).map(|line| line.tag) else { return };
-        self.ready.remove(&(tag, client));
+        let Some((tag, turn)) = self.lines.get(&client).map(|line| (line.tag, line.turn)) else { return };
+        self.ready.remove(&(tag, turn, client));
         self.owing.remove(&(tag, client));
         self.settle(client, tag.saturating_add(nanos));
     }
@@ -179,8 +203,11 @@ impl<T> Lane<T> {
     fn settle(&mut self, client: u64, tag: u64) {
         if let Some(line) = self.lines.get_mut(&client) {
             line.tag = tag;
-            let list = if line.entries.is_empty() { &mut self.owing } else { &mut self.ready };
-            list.insert((tag, client));
+            if line.entries.is_empty() {
+                self.owing.insert((tag, client));
+            } else {
+                self.ready.insert((tag, line.turn, client));
+            }
         }
         while let Some((tag, client)) = self.owing.first().copied()
             && (tag <= self.virtual_time || self.owing.len() > OWING_MAX)
@@ -205,11 +232,26 @@ mod tests {
         let (arrived, deadline) = (Timestamp::ZERO, Timestamp::MAX);
         let first = Waiter { value, arrived, deadline };
         let shape = Shape::default();
-        Entry { first, joined: Vec::new(), key: None, class: Class::Query, shape, work, is_known: true }
+        let (joined, class) = (Vec::new(), Class::Query);
+        Entry { first, joined, key: None, class, shape, work, is_known: true, keeps_appointments: false }
     }
 
     fn next(lane: &mut Lane<u32>) -> Option<(u64, u32)> {
         lane.pop(|_| true).map(|(client, entry)| (client, entry.first.value))
+    }
+
+    /// Clients that ask once in a while owe nothing, so all have the same tag: those with high numbers waited for as long as
+    /// others came.
+    #[test]
+    fn of_clients_that_owe_the_same_the_one_that_came_first_is_next() {
+        let mut lane = Lane::new();
+        for client in [9, 4, 7] {
+            lane.push(client, entry(10, 0));
+        }
+        assert_eq!(next(&mut lane), Some((9, 0)));
+        lane.push(1, entry(10, 0));
+        let order: Vec<u64> = std::iter::from_fn(|| next(&mut lane)).map(|(client, _)| client).collect();
+        assert_eq!(order, [4, 7, 1]);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Arrival<T> {
     pub patience: Duration,
     /// A place was promised for now; the queue asks its book and sets it.
     pub is_promised: bool,
+    /// Its client keeps appointments; the queue sets it.
+    pub keeps_appointments: bool,
     /// The request itself.
     pub value: T,
 }
@@ -96,7 +98,10 @@ pub struct Job {
     work: u64,
     joined: u32,
     /// A place was promised for it.
+    #[cfg(test)]
     pub(crate) is_promised: bool,
+    /// Its client could have been given another time.
+    pub(crate) keeps_appointments: bool,
 }
 
 #[derive(Debug)]
@@ -131,7 +136,7 @@ impl<T> Order<T> {
 
     /// A request arrives.
     pub(crate) fn offer(&mut self, now: Timestamp, request: Arrival<T>) -> Offered<T> {
-        let Arrival { class, key, client, shape, patience, is_promised, value } = request;
+        let Arrival { class, key, client, shape, patience, is_promised, keeps_appointments, value } = request;
         let estimate = self.estimates.of(class, shape);
         let lane = if is_promised { PROMISED } else { lane_of(class, estimate) };
         let waiter = Waiter { value, arrived: now, deadline: now + patience };
@@ -177,6 +182,7 @@ impl<T> Order<T> {
                 shape,
                 work: estimate.nanos,
                 is_known: estimate.is_known,
+                keeps_appointments,
             },
         );
         Offered::Queued
@@ -215,7 +221,7 @@ impl<T> Order<T> {
 
     /// Makes a job of an entry, for those who still wait; none if nobody does.
     fn start(&mut self, now: Timestamp, lane: usize, client: u64, entry: Entry<T>) -> Option<Taken<T>> {
-        let Entry { first, joined, class, shape, work, .. } = entry;
+        let Entry { first, joined, class, shape, work, keeps_appointments, .. } = entry;
         let arrived = first.arrived;
         let (alive, late): (Vec<_>, Vec<_>) =
             std::iter::once(first).chain(joined).partition(|waiter| waiter.deadline >= now);
@@ -225,9 +231,19 @@ impl<T> Order<T> {
         let joined: Vec<T> = alive.collect();
         self.virtual_time = self.virtual_time.max(self.tags[lane]);
         self.tags[lane] = self.tags[lane].saturating_add(work.max(1) / u64::from(self.weight(lane)) + 1);
-        let is_promised = lane == PROMISED;
         let number = self.service.on_started(now, work);
-        let job = Job { number, class, lane, client, shape, work, joined: joined.len() as u32, is_promised };
+        let job = Job {
+            number,
+            class,
+            lane,
+            client,
+            shape,
+            work,
+            joined: joined.len() as u32,
+            #[cfg(test)]
+            is_promised: lane == PROMISED,
+            keeps_appointments,
+        };
         Some(Taken { job, value, joined, queued: now.since(arrived) })
     }
 
@@ -247,6 +263,15 @@ impl<T> Order<T> {
     pub(crate) fn on_cancelled(&mut self, job: Job, elapsed: Duration) {
         self.estimates.on_cancelled(job.shape, elapsed);
         self.leave(&job, elapsed);
+    }
+
+    /// Estimates anew what was not known when it came: while little was served, what waits may be taken for a fraction of
+    /// what it is.
+    pub(crate) fn reassess(&mut self) {
+        let Self { lanes, estimates, .. } = self;
+        for lane in lanes {
+            lane.reassess(|class, shape| estimates.of(class, shape));
+        }
     }
 
     fn leave(&mut self, job: &Job, elapsed: Duration) {
@@ -277,6 +302,16 @@ impl<T> Order<T> {
 
     fn end(&mut self, entry: Entry<T>) {
         self.ended.extend(std::iter::once(entry.first).chain(entry.joined).map(|waiter| waiter.value));
+    }
+
+    /// Requests that wait; equal ones count as one.
+    pub(crate) fn items(&self) -> usize {
+        self.lanes.iter().map(Lane::items).sum()
+    }
+
+    /// Something is under way.
+    pub(crate) fn is_working(&self) -> bool {
+        self.service.len() > 0
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -324,6 +359,16 @@ impl<T> Order<T> {
     /// What a stranger of this class is taken to cost.
     pub(crate) fn cost(&self, class: Class) -> Duration {
         self.estimates.class(class)
+    }
+
+    /// What such a request is taken to cost: as those like it did, else as its class does.
+    pub(crate) fn cost_of(&self, class: Class, shape: Shape) -> Duration {
+        Duration::from_nanos(self.estimates.of(class, shape).nanos)
+    }
+
+    /// For how long the oldest job has been under way.
+    pub(crate) fn longest(&self, now: Timestamp) -> Duration {
+        Duration::from_nanos(self.service.longest(now))
     }
 
     pub(crate) fn delay_max(&self, class: Class) -> Duration {

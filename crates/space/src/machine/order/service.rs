@@ -62,6 +62,11 @@ impl Service {
         self.running.iter().filter(is_long).count()
     }
 
+    /// Nanoseconds for which the oldest job has been under way.
+    pub(super) fn longest(&self, now: Timestamp) -> u64 {
+        self.running.iter().map(|job| now.as_nanos().saturating_sub(job.start)).max().unwrap_or(0)
+    }
+
     /// Nanoseconds until the servers have done so much queued work.
     pub(super) fn wait(&self, now: Timestamp, queued: u64) -> u64 {
         let mut rests: Vec<u64> = self.running.iter().map(|job| job.rest(now.as_nanos())).collect();

@@ -15,7 +15,7 @@ fn at(millis: u64) -> Timestamp {
 fn query(client: u64, exact: u64, value: u32) -> Arrival<u32> {
     let shape = Shape { exact, kind: exact, size: 0 };
     let (class, patience) = (Class::Query, Duration::from_secs(10));
-    Arrival { class, key: None, client, shape, patience, is_promised: false, value }
+    Arrival { class, key: None, client, shape, patience, is_promised: false, keeps_appointments: false, value }
 }
 
 /// Teaches the order what requests of this shape cost.

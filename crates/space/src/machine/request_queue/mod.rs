@@ -3,13 +3,16 @@
 //!
 //! ```text
 //! shows a ticket that the book knows           in, before others, up to half of the time
-//! accepts tickets, and would wait too long     away with a ticket
+//! accepts tickets, and would wait too long     away with a ticket; what is let in is in the book, and promises come behind it
+//! keeps a place, and would wait too long       away with another ticket
 //! would be late, or is one too many            away with the time to come back
 //! else                                         waits
 //! ```
 //! Only who says that it keeps appointments is given one: who does not know tickets would otherwise be refused for the sake
-//! of promises that nobody keeps, for as long as it asks. And no more is promised than what those without tickets leave,
-//! half of the time at least. Everybody who says how often it wants to ask is told by how much to stretch that.
+//! of promises that nobody keeps, for as long as it asks. And no more is promised than what those who keep no appointments
+//! leave, half of the time at least. A place is as long as the request that it is for: what others of its shape took, or,
+//! while nothing was served yet, what the first has taken so far. Everybody who says how often it wants to ask is told by
+//! how much to stretch that; while few are refused such a client is refused without a place, and slows down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,12 +22,12 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, PoolConfig};
 use tidegate_control::advice::{AdviceConfig, Declared, Strain, StretchAdvice};
 use tidegate_control::appointments::{
-    Appointment, Appointments, AppointmentsConfig, Server, Ticket, TicketKey, Visitor,
+    Appointment, Appointments, AppointmentsConfig, Refusals, Server, Ticket, TicketKey, Visitor,
 };
 use tidegate_control::hints::{Asks, Hints};
 
 use crate::limits::{WANT_MAX, WANTS_MAX};
-use crate::machine::order::{Arrival, Job, Offered, Order, Servers, Taken};
+use crate::machine::order::{Arrival, Job, Offered, Order, Servers, Shape, Taken};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,10 +66,13 @@ pub struct RequestQueue<T> {
     worth: u32,
     book: Appointments,
     denial_cost: Duration,
+    utilisation: f64,
     advice: StretchAdvice,
     /// Nothing was served yet: what it costs is only assumed.
     is_untried: bool,
-    /// Share of the work of late that nobody had been promised.
+    /// Jobs that were served.
+    served: u32,
+    /// Share of the jobs of late that were of those who keep no appointments.
     unpromised: f64,
     wants: BTreeMap<u64, Want>,
     /// Until when each want is believed, the first to go first.
@@ -86,14 +92,16 @@ impl<T> RequestQueue<T> {
     /// None for a configuration that makes no sense.
     pub fn new(config: &PoolConfig, servers: Servers, key: TicketKey) -> Option<Self> {
         // The order bounds what waits; the book comes behind all of that.
-        let book = AppointmentsConfig { target: Duration::from_millis(1), ..AppointmentsConfig::default() };
+        let book = AppointmentsConfig::default();
         Some(Self {
             order: Order::new(config, servers)?,
             worth: servers.worth.max(1),
             book: Appointments::new(&book, key).ok()?,
             denial_cost: book.denial_cost,
+            utilisation: book.utilisation,
             advice: StretchAdvice::new(&AdviceConfig::default()).ok()?,
             is_untried: true,
+            served: 0,
             unpromised: 0.0,
             wants: BTreeMap::new(),
             silent: BTreeSet::new(),
@@ -134,7 +142,7 @@ impl<T> RequestQueue<T> {
         hints: &Hints,
         chance: &mut impl Rng,
     ) -> Entered<T> {
-        let class = request.class;
+        let (class, shape) = (request.class, request.shape);
         let backlog = self.order.backlog(now);
         self.book.on_backlog(now, backlog);
         let server = if backlog.is_zero() { Server::Idle } else { Server::Busy };
@@ -142,12 +150,21 @@ impl<T> RequestQueue<T> {
             let visitor = Visitor { client: &caller.client.to_le_bytes(), work: Duration::ZERO, ticket: caller.ticket };
             self.book.is_kept(now, &visitor)
         };
+        request.keeps_appointments = caller.accepts_tickets;
         // Equal questions are never sent away: together they cost nothing.
-        let may_leave = caller.accepts_tickets && !request.is_promised && request.key.is_none();
-        let wait = self.order.wait_of(now, class, caller.client, request.shape);
-        let is_behind = self.book.wait(now) > AHEAD_MAX && server == Server::Busy;
-        if may_leave && (wait > self.order.delay_max(class) || is_behind) {
-            let denied = self.decide(now, class, caller, server, chance);
+        let may_leave = caller.accepts_tickets && request.key.is_none();
+        let wait = self.order.wait_of(now, class, caller.client, shape);
+        if self.is_untried && self.order.is_working() && self.order.items() >= COLD_ITEMS {
+            self.book.on_backlog(now, COLD_WAIT);
+        }
+        // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain.
+        let is_broken = request.is_promised && wait + self.order.cost_of(class, shape) > request.patience / 2;
+        if may_leave && (!request.is_promised || is_broken) {
+            let delay_max = self.order.delay_max(class);
+            // Whoever is let in is in the book, too: what is promised comes behind.
+            let is_full = wait > delay_max || self.book.wait(now) > delay_max.div_f64(self.utilisation);
+            let server = if is_full { server } else { Server::Idle };
+            let denied = self.decide(now, (class, shape), caller, server, chance);
             if let Appointment::Deny { .. } = denied {
                 return Entered::Refused(request.value, Box::new(sent_away(denied, backlog, hints)));
             }
@@ -160,7 +177,7 @@ impl<T> RequestQueue<T> {
         if !caller.accepts_tickets {
             return Entered::Refused(value, Box::new(plain()));
         }
-        let hints = match self.decide(now, class, caller, Server::Busy, chance) {
+        let hints = match self.decide(now, (class, shape), caller, Server::Busy, chance) {
             // The book sees room where the order has none: no promise.
             Appointment::Admit => plain(),
             denied @ Appointment::Deny { .. } => sent_away(denied, backlog, hints),
@@ -172,15 +189,23 @@ impl<T> RequestQueue<T> {
     fn decide(
         &mut self,
         now: Timestamp,
-        class: Class,
+        (class, shape): (Class, Shape),
         caller: &Caller,
         server: Server,
         chance: &mut impl Rng,
     ) -> Appointment {
         let left = 1.0 - self.unpromised.min(UNPROMISED_MAX);
-        let work = (self.order.cost(class) / self.worth).div_f64(left);
+        let mut cost = self.order.cost_of(class, shape);
+        if self.is_untried {
+            // Nobody knows what anything costs here, and what is under way is not cheaper than what it has taken so far.
+            cost = cost.max(self.order.longest(now));
+        }
+        let work = (cost / self.worth).div_f64(left);
         let visitor = Visitor { client: &caller.client.to_le_bytes(), work, ticket: None };
-        self.book.decide(now, &visitor, server, chance)
+        // Whoever says how often it wants to ask comes again by itself, and slower; not because nobody knows what it costs.
+        let slows = caller.want.is_some() && !self.is_untried;
+        let refusals = if slows { Refusals::Any } else { Refusals::WithSlot };
+        self.book.decide_for(now, &visitor, server, refusals, chance)
     }
 
     /// The factor by which this want, like everybody's, is to be stretched.
@@ -251,11 +276,15 @@ impl<T> RequestQueue<T> {
 
     /// A job was done in this time. To be said before its client is answered.
     pub fn served(&mut self, job: Job, elapsed: Duration) {
-        let share = if job.is_promised { 0.0 } else { 1.0 };
+        let share = if job.keeps_appointments { 0.0 } else { 1.0 };
         self.unpromised += (share - self.unpromised) / UNPROMISED_SAMPLES;
         self.order.on_served(job, elapsed);
         self.advice.on_served(elapsed / self.worth);
         self.is_untried = false;
+        self.served = self.served.saturating_add(1);
+        if self.served <= COLD && self.served.is_power_of_two() {
+            self.order.reassess();
+        }
     }
 
     /// A job was given up after this time.
@@ -272,11 +301,14 @@ fn sent_away(denied: Appointment, backlog: Duration, hints: &Hints) -> Hints {
     Hints { queued: Some(backlog), retry_after: Some(retry_after), ticket, ..hints.clone() }
 }
 
-/// Promises that lie further ahead than this are not overtaken by those who accept tickets.
-const AHEAD_MAX: Duration = Duration::from_millis(100);
+/// Requests that wait while the first is under way, and nobody knows what they cost; and when others are told to come.
+const COLD_ITEMS: usize = 8;
+const COLD_WAIT: Duration = Duration::from_millis(100);
+/// Jobs after which it is known what they cost.
+const COLD: u32 = 64;
 /// However many come without tickets, half of the time can be promised.
 const UNPROMISED_MAX: f64 = 0.5;
-/// Jobs over which the share of those without a promise is taken.
+/// Jobs over which the share of those who keep no appointments is taken.
 const UNPROMISED_SAMPLES: f64 = 64.0;
 /// Silent ones looked at with each request: more than come, so that none stays.
 const SILENT_LOOKS: usize = 4;

@@ -178,7 +178,16 @@ impl World {
         assert_eq!((hints.stretch.is_some(), hints.interval.is_some()), (want.is_some(), want.is_some()));
         assert!(hints.stretch.is_none_or(|stretch| (1.0..=1000.0).contains(&stretch)), "{hints:?}");
         let shape = Shape { exact: name, kind: name, size: 0 };
-        let arrival = Arrival { class, key, client, shape, patience, is_promised: false, value: number };
+        let arrival = Arrival {
+            class,
+            key,
+            client,
+            shape,
+            patience,
+            is_promised: false,
+            keeps_appointments: false,
+            value: number,
+        };
         let is_nobody_here = self.model.waiting.is_empty() && self.model.running.is_empty();
         match self.queue.offer(self.now, arrival, &caller, &hints, &mut self.chance) {
             Entered::Waits => {
