@@ -25,11 +25,11 @@ const PARAMETERS: &[(&str, &[&str], &str)] = &[
     ("clients.beta", &["2", "1.5", "3", "4"], "back_off.beta = {}"),
     ("clients.recovery", &["0.02", "0.005", "0.01", "0.05", "0.1"], "back_off.recovery = {}"),
     ("clients.jitter", &["20%", "5%", "10%", "40%"], "jitter = {}"),
-    ("broker.queue_delay", &["500ms", "100ms", "200ms", "1s"], ""),
+    ("broker.queue_delay", &["100ms", "50ms", "200ms", "500ms", "1s"], ""),
 ];
 const ROUNDS: usize = 2;
 const DEPLOYMENT: &str = "question = \"Which parameters fit this deployment?\"\nreplications = 5\n\
-    [clients]\nstep = \"shipped\"\n[broker]\npreset = \"advised\"\n";
+    [clients]\nstep = \"shipped\"\n[broker]\npreset = \"product\"\n";
 
 pub(super) fn run(how: &HowArgs) -> Result<u8> {
     let mut base = Scenario::read("tune", DEPLOYMENT).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;

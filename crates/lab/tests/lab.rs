@@ -128,7 +128,7 @@ fn mistakes_are_refused_with_line_and_suggestion_before_anything_runs() {
             "line 2: clients.interval: expected a time with a unit, such as \"10s\" or \"250ms\"; did you mean \"5s\"?",
         ),
         ("[link]\nloss = \"120%\"\n", "line 2: link.loss: 1.2 is not within 0 and 0.99"),
-        ("[broker]\npreset = \"advized\"\n", "did you mean \"advised\"?"),
+        ("[broker]\npreset = \"produkt\"\n", "did you mean \"product\"?"),
         (
             "[run]\nduration = \"10s\"\nwarm_up = \"20s\"\n",
             "run.warm_up: 20 s is not before the end of the run at 10 s",

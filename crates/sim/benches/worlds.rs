@@ -13,7 +13,7 @@ fn polling(bencher: divan::Bencher<'_, '_>, clients: u32) {
     let mut config = Polling { warm_up: 50.0, duration: 100.0, ..Polling::default() };
     config.host.capacity = f64::from(clients) / 15.0;
     config.clients.count = Count::Clients(clients);
-    config.broker = Broker::preset("advised").unwrap_or(config.broker);
+    config.broker = Broker::preset("product").unwrap_or(config.broker);
     let events = run(&config, 1).ok().and_then(|outcome| outcome.metric("events")).unwrap_or(0.0);
     bencher.counter(events as u64).bench_local(|| run(&config, 1));
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tidegate_control::hints::Hints;
+use tidegate_control::admission::Class;
+use tidegate_control::hints::{Accept, Asks, Hints};
 use tidegate_control::pacer::Outcome;
 
 use super::client::{Control, NEVER};
-use super::desk::{Arrival, Asked, Asker, Visit};
+use super::front::{Arrival, Asked, Asker, Visit};
 use super::{Event, InService, Reply, Word, World};
 
 impl World<'_> {
@@ -46,22 +47,23 @@ impl World<'_> {
         self.tally.second(self.at).offered += 1;
         self.tally.offered += u64::from(self.is_measured());
         let key = self.key();
-        let idle = self.serving.iter().any(Option::is_none);
-        let (state, mut want) = (&mut self.clients[asker.client as usize], None);
-        if let Control::Pacer(pacer) = &state.control {
-            want = Some(pacer.want());
-            let is_own = state.tried == state.sent;
-            self.desk.declare(self.now, &mut state.declared, pacer.want(), is_own);
-        }
         let deadline = Duration::from_secs_f64(self.config.clients.request_timeout * DEADLINE_SHARE);
-        let asked = Asked { asker, deadline, ticket: state.ticket.take(), key, want };
-        let arrival = self.desk.on_request(self.now, &asked, idle);
+        let state = &mut self.clients[asker.client as usize];
+        let asks = Asks { deadline: Some(deadline), ticket: state.ticket.take(), ..Asks::default() };
+        let (class, asks) = match &state.control {
+            Control::Session(session) => session.asked(asker.attempt),
+            Control::Pacer(pacer) if state.speaks => {
+                (Class::Query, Asks { want: Some(pacer.want()), accept: Some(Accept::Ticket), ..asks })
+            }
+            Control::Pacer(_) | Control::Baseline(_) => (Class::Query, asks),
+        };
+        let arrival = self.front.on_request(self.now, &Asked { asker, class, asks, key });
         let service = 1.0 / self.config.host.capacity;
         match arrival {
             Arrival::Waits => {}
-            Arrival::Denied { retry_after, ticket, stretch } => {
+            Arrival::Denied(hints) => {
                 self.chores += self.config.host.denial_cost * service;
-                self.send_reply(Visit { asker, stretch }, Word::Denied { retry_after, ticket });
+                self.send_reply(asker, Word::Denied, *hints);
             }
             Arrival::Dropped => self.chores += self.config.host.drop_cost * service,
         }
@@ -71,7 +73,7 @@ impl World<'_> {
     /// Gives work to servers that are free.
     fn serve(&mut self) {
         while let Some(server) = self.serving.iter().position(Option::is_none) {
-            let Some(taken) = self.desk.take(self.now) else { break };
+            let Some(taken) = self.front.take(self.now) else { break };
             let answers =
                 taken.joined.len() as f64 * self.config.host.answer_cost * self.config.host.mean_service(self.at);
             let chores = std::mem::take(&mut self.chores) / self.config.host.factor(self.at);
@@ -85,30 +87,30 @@ impl World<'_> {
                 queued: taken.queued,
             });
         }
-        self.desk.forget_ended();
+        self.front.forget_ended();
     }
 
     pub(super) fn served(&mut self, server: u32) {
         if let Some(done) = self.serving[server as usize].take() {
-            self.desk.on_served(done.job, self.now.since(done.started));
-            let queued = self.desk.queued(done.queued);
-            self.answer(done.first, queued);
+            self.front.on_served(done.job, self.now.since(done.started));
+            self.answer(done.first, done.queued);
             for visit in done.joined {
-                self.answer(visit, queued);
+                self.answer(visit, done.queued);
             }
         }
         self.serve();
     }
 
-    fn answer(&mut self, visit: Visit, queued: Option<Duration>) {
-        let state = &self.clients[visit.asker.client as usize];
+    fn answer(&mut self, Visit { asker, hints }: Visit, queued: Duration) {
+        let state = &self.clients[asker.client as usize];
         let (losses, lost_at_sum) = (state.lost, state.lost_at_sum);
         let version = if self.config.updates.slides.is_some() { self.slide } else { state.version };
-        self.send_reply(visit, Word::Answer { queued, losses, lost_at_sum, version });
+        let hints = self.front.told(hints, queued);
+        self.send_reply(asker, Word::Answer { losses, lost_at_sum, version }, hints);
     }
 
-    fn send_reply(&mut self, Visit { asker, stretch }: Visit, word: Word) {
-        let reply = Reply { asker, word, stretch: stretch.or_else(|| self.desk.stretch(self.now)) };
+    fn send_reply(&mut self, asker: Asker, word: Word, hints: Hints) {
+        let reply = Reply { asker, word, hints };
         let slot = if let Some(slot) = self.replies_free.pop() {
             self.replies[slot as usize] = reply;
             slot
@@ -120,40 +122,54 @@ impl World<'_> {
     }
 
     pub(super) fn reply(&mut self, slot: u32) {
-        let Reply { asker, word, stretch } = self.replies[slot as usize];
+        let Reply { asker, word, hints } = self.replies[slot as usize].clone();
         self.replies_free.push(slot);
         let state = &mut self.clients[asker.client as usize];
         let in_time = state.attempt == asker.attempt && state.sent != NEVER;
+        let is_session = matches!(state.control, Control::Session(_));
         match word {
-            Word::Answer { queued, losses, lost_at_sum, version } => {
+            Word::Answer { .. } if is_session && in_time => self.answer_session(asker, hints),
+            // A session takes no answer to a request that it has given up.
+            Word::Answer { .. } if is_session => self.tally.wasted += u64::from(self.is_measured()),
+            Word::Answer { losses, lost_at_sum, version } => {
                 let changed = version > state.known;
                 // A late answer may have shown some of them already.
                 let losses = losses.min(state.lost);
                 self.learn(asker.client, losses, lost_at_sum, version);
                 if in_time {
-                    let permitted = self.config.broker.permitted.map(Duration::from_secs_f64);
-                    let hints = Hints { queued, stretch, permitted, ..Hints::default() };
                     self.succeed(asker, losses, changed, hints);
                 } else {
                     self.tally.wasted += u64::from(self.is_measured());
                     self.clients[asker.client as usize].on_late_answer(self.now, losses);
                 }
             }
-            Word::Denied { retry_after, ticket } if in_time => {
-                state.ticket = ticket;
+            Word::Denied if in_time => {
                 self.ledger.denied += 1;
                 self.tally.denied += u64::from(self.is_measured());
-                let hints = Hints { retry_after: Some(retry_after), ticket, stretch, ..Hints::default() };
+                if is_session {
+                    return self.deny_session(asker.client, hints);
+                }
+                // Whoever keeps no appointments has no use for a ticket.
+                let state = &mut self.clients[asker.client as usize];
+                state.ticket = hints.ticket.filter(|_| state.speaks);
                 self.end(asker, &Outcome::Denied { hints });
             }
-            Word::Denied { .. } => {}
+            Word::Denied => {}
         }
     }
 
     fn succeed(&mut self, asker: Asker, losses: u32, changed: bool, hints: Hints) {
+        let latency = Duration::from_nanos(self.now.as_nanos() - self.clients[asker.client as usize].sent);
+        self.note_success(asker.client, losses);
+        let not_modified = losses == 0 && !changed;
+        self.end(asker, &Outcome::Answered { latency, losses, not_modified, hints });
+    }
+
+    /// A check under way was answered in time.
+    pub(super) fn note_success(&mut self, client: u32, losses: u32) {
         let measured = self.is_measured();
         let now = self.now.as_nanos();
-        let state = &mut self.clients[asker.client as usize];
+        let state = &mut self.clients[client as usize];
         let latency = now - state.sent;
         self.ledger.answered += 1;
         self.tally.second(self.at).useful += 1;
@@ -176,9 +192,6 @@ impl World<'_> {
         }
         state.succeeded = now;
         state.tried = NEVER;
-        let latency = Duration::from_nanos(latency);
-        let not_modified = losses == 0 && !changed;
-        self.end(asker, &Outcome::Answered { latency, losses, not_modified, hints });
     }
 
     pub(super) fn give_up(&mut self, asker: Asker) {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_control::advice::Declared;
+use tidegate_client::session::watch::{ChangeDelivery, Watch, WatchPlan};
 use tidegate_control::appointments::Ticket;
-use tidegate_control::pacer::{AstStep, HintUse, Outcome, Pacer, PacerConfig, PacerPlan, Preset, Start};
+use tidegate_control::pacer::{AstStep, HintUse, Outcome, Pacer, PacerConfig, PacerPlan, PacerSnapshot, Preset, Start};
 use tidegate_control::{ConfigError, Timestamp};
 
 use super::baseline::{BaselineState, Due, Ended};
 use super::config::{Algorithm, Polling, StepChoice};
+use super::session::Session;
 use crate::chance::Stream;
 
 pub(super) struct Client {
@@ -17,7 +18,7 @@ pub(super) struct Client {
     pub(super) chance: Stream,
     /// When its item changes, and whether the notification is lost: the same in every run of a seed.
     pub(super) updates: Stream,
-    pub(super) declared: Declared,
+    /// The place that was promised to a pacer; a session keeps its own.
     pub(super) ticket: Option<Ticket>,
     /// When the request under way was sent, nanoseconds; [`NEVER`] if there is none.
     pub(super) sent: u64,
@@ -41,6 +42,8 @@ pub(super) struct Client {
     pub(super) fading: bool,
     /// A basic level of the papers: it knows nothing of urgency, so a failure waits for the next regular check.
     pub(super) basic: bool,
+    /// It says how often it wants to ask, and keeps appointments.
+    pub(super) speaks: bool,
     /// It has had its answer and asks no more.
     pub(super) done: bool,
 }
@@ -50,12 +53,25 @@ pub(super) const NEVER: u64 = u64::MAX;
 pub(super) enum Control {
     Pacer(Pacer),
     Baseline(BaselineState),
+    Session(Box<Session>),
+}
+
+impl Control {
+    /// What its pacer is doing, if there is one.
+    pub(super) fn snapshot(&self) -> Option<PacerSnapshot> {
+        match self {
+            Self::Pacer(pacer) => Some(pacer.snapshot()),
+            Self::Session(session) => Some(session.watch.stats().pacer),
+            Self::Baseline(_) => None,
+        }
+    }
 }
 
 /// How clients of one group are made.
 pub(super) enum Maker {
-    Pacer(Arc<PacerPlan>),
+    Pacer(Arc<PacerPlan>, HintUse),
     Baseline(BaselineState),
+    Session(Arc<WatchPlan>),
 }
 
 impl Maker {
@@ -64,6 +80,8 @@ impl Maker {
         let preset = match algorithm {
             Algorithm::Baseline(rule) => return Ok(Self::Baseline(BaselineState::new(rule, config))),
             Algorithm::Pacer(preset) => preset,
+            Algorithm::Session if config.updates.slides.is_some() => return Err(no_slides()),
+            Algorithm::Session => Preset::default(),
         };
         let mut pacer = PacerConfig::from(preset);
         let is_paper = pacer.hints == HintUse::Ignore;
@@ -95,7 +113,14 @@ impl Maker {
         }
         pacer.detector.network = Duration::from_secs_f64(config.link.rtt);
         pacer.start = if clients.together { Start::Immediately } else { Start::Spread };
-        Ok(Self::Pacer(pacer.build()?))
+        let hints = pacer.hints;
+        let pacer = pacer.build()?;
+        if algorithm == Algorithm::Session {
+            let delivery = if clients.once { ChangeDelivery::Poll } else { ChangeDelivery::Push };
+            let check_timeout = Duration::from_secs_f64(clients.request_timeout);
+            return Ok(Self::Session(Arc::new(WatchPlan { pacer, delivery, check_timeout })));
+        }
+        Ok(Self::Pacer(pacer, hints))
     }
 
     /// Whether an algorithm is one of the basic levels.
@@ -104,10 +129,20 @@ impl Maker {
         matches!(algorithm, Algorithm::Pacer(preset) if basic.contains(&preset))
     }
 
-    pub(super) fn make(&self) -> Control {
+    pub(super) fn make(&self, chance: &mut Stream) -> Control {
         match self {
-            Self::Pacer(plan) => Control::Pacer(Pacer::new(plan)),
+            Self::Pacer(plan, _) => Control::Pacer(Pacer::new(plan)),
             Self::Baseline(state) => Control::Baseline(*state),
+            Self::Session(plan) => Control::Session(Box::new(Session::new(Watch::new(plan, Timestamp::ZERO, chance)))),
+        }
+    }
+
+    /// Whether its clients say how often they want to ask, and keep appointments.
+    pub(super) fn speaks(&self) -> bool {
+        match self {
+            Self::Pacer(_, hints) => *hints == HintUse::Obey,
+            Self::Baseline(_) => false,
+            Self::Session(_) => true,
         }
     }
 }
@@ -124,6 +159,7 @@ impl Client {
             }
             Control::Baseline(_) if together => Some(Duration::ZERO),
             Control::Baseline(_) => Some(Duration::from_secs_f64(self.chance.unit() * interval)),
+            Control::Session(_) => None,
         }
     }
 
@@ -138,6 +174,7 @@ impl Client {
                 Due::Ask => None,
                 Due::Skip(seconds) => Some(Duration::from_secs_f64(seconds)),
             },
+            Control::Session(_) => None,
         }
     }
 
@@ -147,6 +184,7 @@ impl Client {
             Control::Baseline(state) => {
                 Some(Duration::from_secs_f64(state.on_outcome(Ended::of(outcome), &mut self.chance)))
             }
+            Control::Session(_) => None,
         }
     }
 
@@ -154,6 +192,7 @@ impl Client {
     pub(super) fn on_push_hint(&mut self, spread: Option<Duration>) -> Option<Duration> {
         match &mut self.control {
             Control::Pacer(pacer) if !self.basic => pacer.on_push_hint(spread, &mut self.chance),
+            Control::Session(_) => None,
             Control::Pacer(_) | Control::Baseline(_) => Some(Duration::ZERO).filter(|_| self.sent == NEVER),
         }
     }
@@ -162,5 +201,14 @@ impl Client {
         if let Control::Pacer(pacer) = &mut self.control {
             pacer.on_late_answer(now, losses);
         }
+    }
+}
+
+/// The notification of a slide says only that there is one; those of a session say what has changed.
+fn no_slides() -> ConfigError {
+    ConfigError {
+        field: "clients.algorithm",
+        value: "session".to_owned(),
+        allowed: "any other where slides are shown".to_owned(),
     }
 }

@@ -1,7 +1,5 @@
 //! What is simulated: clients, broker, host, links and updates. Every field has the value of EVAL §3 by default.
 
-use tidegate_control::advice::AdviceConfig;
-use tidegate_control::appointments::AppointmentsConfig;
 use tidegate_control::pacer::{DetectorRule, InitialRule, Preset};
 
 /// A polling world. Times are in seconds, rates per second, shares in 0 ..= 1.
@@ -90,8 +88,10 @@ pub enum StepChoice {
 /// An algorithm of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// A real pacer.
+    /// A real pacer, and nothing around it.
     Pacer(Preset),
+    /// The session of the client library with its pacer, as it ships.
+    Session,
     /// One of the literature.
     Baseline(Baseline),
 }
@@ -138,30 +138,22 @@ impl Baseline {
 #[expect(clippy::struct_excessive_bools, reason = "an experiment switches one thing at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broker {
-    /// The request queue of the smart space, as it ships; nothing below but `coalescing`, `spread` and `shed_above` counts.
+    /// The request queue of the smart space, as it ships, or the papers' pool.
     pub is_product: bool,
-    /// Seconds of nominal work that may wait, as a number of items; none for no bound.
-    pub queue_items: Option<f64>,
-    /// Seconds of estimated work that may wait; none for no bound.
+    /// Seconds of estimated work that may wait. None for no bound in the pool, and for the shipped one in the product.
     pub queue_delay: Option<f64>,
-    /// Refuse with a word, or drop without one.
+    /// Pool: seconds of nominal work that may wait, as a number of items; none for no bound.
+    pub queue_items: Option<f64>,
+    /// Pool: refuse with a word, or drop without one.
     pub denies: bool,
-    /// Whether deadlines count.
+    /// Pool: whether deadlines count.
     pub deadlines: bool,
-    /// Equal queries are executed once.
-    pub coalescing: bool,
-    /// Deny with a slot.
-    pub appointments: bool,
-    /// Tell everybody by how much to slow down.
-    pub advice: bool,
-    /// ρ of the appointment book.
-    pub book_utilisation: f64,
-    /// ρ_s of the advice.
-    pub advice_margin: f64,
-    /// Tell each client how long its request waited.
+    /// Pool: tell each client how long its request waited.
     pub reports_queue: bool,
-    /// D_br of the papers: the response time that the broker announces as permitted; none for no word.
+    /// Pool: D_br of the papers, the response time that the broker announces as permitted; none for no word.
     pub permitted: Option<f64>,
+    /// Product: what clients ask is equal where it can be, and equal queries are executed once.
+    pub coalescing: bool,
     /// Announce with a notification within which time to fetch.
     pub spread: bool,
     /// Notifications are shed while more than this waits; infinite for never.
@@ -169,18 +161,9 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// The brokers of EVAL §3, by name.
-    pub const PRESETS: [&'static str; 9] = [
-        "bloat-5s",
-        "tail-500ms",
-        "deny-500ms",
-        "deny-100ms",
-        "bloat-5s-deadline",
-        "paper",
-        "advised",
-        "product",
-        "unbounded",
-    ];
+    /// The brokers of EVAL §3, by name: what ships is `product`, all others are the papers' pool with one bound or another.
+    pub const PRESETS: [&'static str; 8] =
+        ["bloat-5s", "tail-500ms", "deny-500ms", "deny-100ms", "bloat-5s-deadline", "paper", "product", "unbounded"];
 
     /// One of [`Broker::PRESETS`].
     pub fn preset(name: &str) -> Option<Self> {
@@ -191,17 +174,7 @@ impl Broker {
             "deny-500ms" => items(0.5, true),
             "deny-100ms" => Self { deadlines: true, ..Self::plain() },
             "bloat-5s-deadline" => Self { deadlines: true, ..items(5.0, false) },
-            // Whoever kept its appointment must find room: with the pool's own bound of 100 ms a burst of 10 000 takes 1.27
-            // times the ideal instead of 1.09. The book keeps the queue short; deadlines bound it.
-            "advised" => Self {
-                queue_delay: Some(0.5),
-                deadlines: true,
-                appointments: true,
-                advice: true,
-                spread: true,
-                ..Self::plain()
-            },
-            "product" => Self { is_product: true, spread: true, ..Self::plain() },
+            "product" => Self { is_product: true, queue_delay: None, spread: true, ..Self::plain() },
             "unbounded" => Self { queue_items: None, queue_delay: None, shed_above: f64::INFINITY, ..Self::plain() },
             _ => return None,
         })
@@ -214,13 +187,9 @@ impl Broker {
             queue_delay: Some(0.1),
             denies: true,
             deadlines: false,
-            coalescing: false,
-            appointments: false,
-            advice: false,
-            book_utilisation: AppointmentsConfig::default().utilisation,
-            advice_margin: AdviceConfig::default().margin,
             reports_queue: true,
             permitted: None,
+            coalescing: false,
             spread: false,
             shed_above: 0.2,
         }

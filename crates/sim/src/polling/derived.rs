@@ -2,7 +2,10 @@
 
 use tidegate_control::analysis::aimd::step_for_rate;
 
-use super::config::{Count, Polling};
+use super::config::{Algorithm, Count, Polling};
+
+/// What a session watches: some rows in a tree, bytes.
+const SESSION_ROWS: u64 = 1200;
 
 impl Polling {
     /// m.
@@ -36,6 +39,9 @@ impl Polling {
 
     /// Bytes that a run will need, about.
     pub fn memory_estimate(&self) -> u64 {
-        u64::from(self.clients_count()) * super::BYTES_PER_CLIENT
+        let is_session = [self.clients.algorithm, self.clients.others_algorithm].contains(&Algorithm::Session);
+        let rows = if is_session { SESSION_ROWS } else { 0 };
+        let each = if is_session { super::BYTES_PER_SESSION } else { super::BYTES_PER_CLIENT };
+        u64::from(self.clients_count()) * (each + rows)
     }
 }

@@ -1,7 +1,8 @@
 //! Many clients that check one broker for updates (papers 000 and 002).
 //!
-//! Real are the pacer of each client and the broker's request pool, appointment book and stretch advice, or the whole
-//! request queue of the smart space (broker `product`); modelled are the
+//! Real are the clients that ship (algorithm `session`: the session of the client library), the pacer alone where rules of
+//! pace are compared, and the broker that ships (preset `product`: the request queue of the smart space); for comparisons
+//! there are the papers' pool and algorithms of the literature. Modelled are the
 //! host (service times, capacity), the links (round trip, lost notifications and requests) and the updates. The world is
 //! driven by one wheel of events; the same configuration and seed give the same run, to the bit. What is random about
 //! the clients' items and radio is drawn from a stream of each client, so that two algorithms meet the same updates.
@@ -12,10 +13,12 @@ mod bound;
 mod client;
 mod config;
 mod derived;
-mod desk;
+mod front;
 mod host;
 mod news;
+mod pool;
 mod product;
+mod session;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -23,7 +26,7 @@ mod tests;
 use std::time::Duration;
 
 use tidegate_control::admission::QueryKey;
-use tidegate_control::appointments::Ticket;
+use tidegate_control::hints::Hints;
 use tidegate_control::{ConfigError, Timestamp};
 
 pub use config::{
@@ -33,12 +36,15 @@ pub use tally::{METRICS, Metric, Second};
 
 use crate::chance::Stream;
 use crate::wheel::Wheel;
-use client::{Client, Control, Maker, NEVER};
-use desk::{Asker, Desk, Job, Visit};
+use client::{Client, Maker, NEVER};
+use front::{Asker, Front, Job, Visit};
+use session::{Session, Values};
 use tally::{Ended, Tally};
 
 /// What a client costs in memory: its state, and its share of the wheel.
 pub const BYTES_PER_CLIENT: u64 = size_of::<Client>() as u64 + 3 * 24;
+/// The same for one with a session, without the rows that it watches.
+pub const BYTES_PER_SESSION: u64 = BYTES_PER_CLIENT + size_of::<Session>() as u64;
 
 /// Everything that came of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,23 +71,24 @@ enum Event {
     Served { server: u32 },
     Reply { slot: u32 },
     GiveUp(Asker),
+    Wake { client: u32 },
     Update { client: u32 },
     Slide,
     Tick,
 }
 
 /// An answer or refusal on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Reply {
     asker: Asker,
     word: Word,
-    stretch: Option<f64>,
+    hints: Hints,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Word {
-    Answer { queued: Option<Duration>, losses: u32, lost_at_sum: f64, version: u32 },
-    Denied { retry_after: Duration, ticket: Option<Ticket> },
+    Answer { losses: u32, lost_at_sum: f64, version: u32 },
+    Denied,
 }
 
 struct InService {
@@ -99,7 +106,8 @@ struct World<'a> {
     at: f64,
     wheel: Wheel<Event>,
     clients: Vec<Client>,
-    desk: Desk,
+    front: Front,
+    values: Values,
     serving: Vec<Option<InService>>,
     replies: Vec<Reply>,
     replies_free: Vec<u32>,
@@ -170,11 +178,13 @@ impl<'a> World<'a> {
             let group = u8::from(others.floor() > (number as f64 * config.clients.others).floor());
             tally.stale[usize::from(group)].of += 1;
             let fading = config.link.loss_burst > 1.0 && updates.happens(config.link.loss);
+            let mut chance = clients.member(number);
+            let control = makers[usize::from(group)].make(&mut chance);
             made.push(Client {
-                control: makers[usize::from(group)].make(),
-                chance: clients.member(number),
+                control,
+                chance,
+                speaks: makers[usize::from(group)].speaks(),
                 updates,
-                declared: tidegate_control::advice::Declared::default(),
                 ticket: None,
                 sent: NEVER,
                 tried: NEVER,
@@ -199,7 +209,8 @@ impl<'a> World<'a> {
             at: 0.0,
             wheel: Wheel::default(),
             clients: made,
-            desk: Desk::new(config, seed)?,
+            front: Front::new(config, seed)?,
+            values: Values::new(!config.updates.events),
             serving: (0..config.host.servers).map(|_| None).collect(),
             replies: Vec::new(),
             replies_free: Vec::new(),
@@ -216,6 +227,7 @@ impl<'a> World<'a> {
     fn start(&mut self) {
         let together = self.config.clients.together;
         for client in 0..self.clients.len() as u32 {
+            self.begin_session(client);
             let state = &mut self.clients[client as usize];
             if let Some(delay) = state.first_delay(together, self.config.clients.interval) {
                 self.after(delay, Event::Due(Asker { client, attempt: 0 }));
@@ -237,6 +249,7 @@ impl<'a> World<'a> {
             Event::Served { server } => self.served(server),
             Event::Reply { slot } => self.reply(slot),
             Event::GiveUp(asker) => self.give_up(asker),
+            Event::Wake { client } => self.wake(client),
             Event::Update { client } => self.update(client),
             Event::Slide => self.next_slide(),
             Event::Tick => self.tick(),
@@ -246,7 +259,7 @@ impl<'a> World<'a> {
     /// The end of a second.
     fn tick(&mut self) {
         let stale: u32 = self.tally.stale.iter().map(|group| group.clients).sum();
-        let backlog = self.desk.backlog(self.now) as f32;
+        let backlog = self.front.backlog(self.now) as f32;
         let stale = stale as f32 / self.clients.len() as f32;
         // Time has just become the next second.
         let second = self.tally.second(self.at - 0.5);
@@ -287,8 +300,7 @@ impl<'a> World<'a> {
         let count = self.clients.len().max(1) as f64;
         let (mut ast, mut stretch, mut congested, mut pacers) = (0.0, 0.0, 0.0, 0.0_f64);
         for client in &self.clients {
-            if let Control::Pacer(pacer) = &client.control {
-                let snapshot = pacer.snapshot();
+            if let Some(snapshot) = client.control.snapshot() {
                 ast += snapshot.ast.as_secs_f64();
                 stretch += snapshot.stretch;
                 congested += f64::from(u8::from(snapshot.congested));
@@ -313,7 +325,7 @@ impl<'a> World<'a> {
 
     /// Bugs, not results: whatever was sent, offered or changed must be somewhere.
     fn check_conservation(&self) {
-        let (ledger, pool) = (&self.ledger, self.desk.counts());
+        let (ledger, pool) = (&self.ledger, self.front.counts());
         let ends = pool.denied + pool.dropped + pool.expired + pool.displaced + pool.taken + pool.waiting;
         assert_eq!(pool.offered, ends, "the pool lost a request");
         let outstanding = self.clients.iter().filter(|client| client.sent != NEVER).count() as u64;

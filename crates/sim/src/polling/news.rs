@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::client::{Client, NEVER};
-use super::desk::Asker;
+use super::front::Asker;
 use super::{Event, World};
 use crate::polling::config::Link;
 
@@ -19,8 +19,9 @@ impl World<'_> {
         let state = &mut self.clients[client as usize];
         state.version += 1;
         let is_lost = state.loses_notification(&self.config.link);
+        self.count_notification(client);
         match self.notify(is_lost) {
-            Notified::Received => {
+            Notified::Received if self.notify_session(client) => {
                 let state = &mut self.clients[client as usize];
                 state.known = state.version;
                 if !self.config.updates.events {
@@ -30,7 +31,8 @@ impl World<'_> {
                 }
                 self.set_stale(client, false);
             }
-            Notified::Lost => {
+            // Or it came to a session without a subscription.
+            Notified::Received | Notified::Lost => {
                 self.lose(client);
                 self.set_stale(client, true);
             }
@@ -68,7 +70,7 @@ impl World<'_> {
     fn notify(&mut self, is_lost: bool) -> Notified {
         let measured = u64::from(self.is_measured());
         let is_shed =
-            self.config.broker.shed_above.is_finite() && self.desk.backlog(self.now) > self.config.broker.shed_above;
+            self.config.broker.shed_above.is_finite() && self.front.backlog(self.now) > self.config.broker.shed_above;
         self.ledger.updates += 1;
         self.tally.updates += measured;
         let second = self.tally.second(self.at);

@@ -1,15 +1,18 @@
-//! The broker that ships: the smart space's own request queue, with its own rules and bounds, in virtual time.
+//! The broker that ships: the smart space's own request queue, with its own rules, bounds and first guesses, in virtual time.
+//!
+//! The space has such a queue for the thread that writes and one for those that read; the modelled host has one, with as many
+//! servers as the scenario says, for whatever clients ask.
 
 use std::time::Duration;
 
 use tidegate_control::admission::ClassCounts;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::{ConfigError, Timestamp};
-use tidegate_space::SpaceAdmission;
 use tidegate_space::request_queue::{Arrival, Caller, Entered, Job, RequestQueue, Servers, Shape, Taken};
+use tidegate_space::{SpaceAdmission, limits};
 
 use super::config::Polling;
-use super::desk::{Arrival as Fate, Asked, CLASS, Job as AnyJob, Visit, Work};
+use super::front::{Arrival as Fate, Asked, Job as AnyJob, Visit, Work};
 use crate::chance::Stream;
 
 pub(super) struct Product {
@@ -24,11 +27,12 @@ impl Product {
         // Of the space's four readers two may be busy with what takes long.
         let long_max = (worth as usize).div_ceil(2);
         let servers = Servers { threads: worth as usize, long_max, worth };
-        let mut pool = SpaceAdmission::default().pool(worth);
-        // A space that has served for a while has learned what a query costs. One that has not takes it for 0.1 ms, and
-        // promises places too densely until it knows.
-        pool.classes[CLASS.index()].cost_initial = Duration::from_secs_f64(config.host.mean_service(0.0));
-        let queue = RequestQueue::new(&pool, servers, TicketKey::new([7; 16]));
+        let mut admission = SpaceAdmission::default();
+        if let Some(delay) = config.broker.queue_delay {
+            admission.query.delay_max = Duration::from_secs_f64(delay);
+            admission.check.delay_max = admission.query.delay_max;
+        }
+        let queue = RequestQueue::new(&admission.pool(worth), servers, TicketKey::new([7; 16]));
         let queue = queue.ok_or_else(|| ConfigError {
             field: "host.servers",
             value: worth.to_string(),
@@ -38,21 +42,21 @@ impl Product {
     }
 
     pub(super) fn on_request(&mut self, now: Timestamp, asked: &Asked) -> Fate {
-        let client = u64::from(asked.asker.client);
-        let accepts_tickets = asked.want.is_some();
-        let caller = Caller { client, want: asked.want, ticket: asked.ticket, accepts_tickets };
-        let hints = self.queue.hints(now, CLASS, &caller);
-        let value = Visit { asker: asked.asker, stretch: hints.stretch };
-        // Everybody asks the same kind of thing, each about something else.
-        let shape = Shape { exact: 0, kind: 1, size: 0 };
+        let (client, class) = (u64::from(asked.asker.client), asked.class);
+        let caller = Caller::new(client, &asked.asks);
+        let hints = self.queue.hints(now, class, &caller);
+        // Everybody asks the same kinds of things, each about something else.
+        let shape = Shape { exact: 0, kind: class.index() as u64 + 1, size: 0 };
+        let patience = asked.asks.deadline.unwrap_or(limits::TIME_MAX).clamp(limits::TIME_MIN, limits::TIME_MAX);
         let arrival = Arrival {
-            class: CLASS,
+            class,
             key: asked.key,
             client,
             shape,
-            patience: asked.deadline,
+            patience,
             is_promised: false,
-            value,
+            keeps_appointments: false,
+            value: Visit { asker: asked.asker, hints: hints.clone() },
         };
         self.counts.offered += 1;
         match self.queue.offer(now, arrival, &caller, &hints, &mut self.chance) {
@@ -62,8 +66,7 @@ impl Product {
             }
             Entered::Refused(_, told) => {
                 self.counts.denied += 1;
-                let retry_after = told.retry_after.unwrap_or_default();
-                Fate::Denied { retry_after, ticket: told.ticket, stretch: told.stretch }
+                Fate::Denied(told)
             }
         }
     }

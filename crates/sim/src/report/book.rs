@@ -7,14 +7,14 @@
 //! {{runs NAME|METRIC|LABEL|…}}           in how many of the runs of these cases the metric is 1: "3 of 10"
 //! {{change NAME|METRIC|LABEL|A -> B}}    by how many percent B differs from A
 //! {{holds NAME|WORDS}}                   Yes or No: whether the expectation that begins with these words held
-//! {{goals}} {{cost}} {{extent}} {{contents}} {{sections}}
+//! {{goals}} {{before}} {{cost}} {{extent}} {{contents}} {{sections}}
 //! ```
 //! What was not run is said to be so; a template that asks for what no experiment has is a mistake that a test finds.
 
 use std::fmt::Write;
 
-use super::goals;
 use super::page::markdown;
+use super::{before, goals};
 use crate::experiment::{CaseResult, Experiment, figure};
 
 /// What the experiments cost on some machine: the only part of the book that another run does not repeat to the byte.
@@ -76,6 +76,7 @@ fn answer(text: &str, experiments: &[Experiment], costs: &[Cost], folder: &str) 
     let directive = Directive::of(text);
     match directive.word {
         "goals" => return goals::table(experiments, costs),
+        "before" => return before::table(experiments),
         "cost" => return cost_table(costs),
         "extent" => return extent(experiments),
         "contents" => return contents(experiments),
@@ -117,7 +118,7 @@ fn about(experiment: &Experiment, directive: &Directive<'_>) -> Option<String> {
 }
 
 /// The cases that have all these labels, whatever the axes are called.
-fn cases<'a>(experiment: &'a Experiment, labels: &[&str]) -> Vec<&'a CaseResult> {
+pub(super) fn cases<'a>(experiment: &'a Experiment, labels: &[&str]) -> Vec<&'a CaseResult> {
     let has = |case: &CaseResult, wanted: &str| case.labels.iter().any(|(_, label)| label == wanted);
     experiment.results.iter().filter(|case| labels.iter().all(|wanted| has(case, wanted))).collect()
 }
@@ -209,7 +210,7 @@ mod tests {
         filled(TEMPLATE, |text| {
             let Directive { word, name, parts } = Directive::of(text);
             asked += 1;
-            if ["goals", "cost", "extent", "contents", "sections"].contains(&word) {
+            if ["goals", "before", "cost", "extent", "contents", "sections"].contains(&word) {
                 return String::new();
             }
             let scenario = scenarios.iter().find(|scenario| scenario.name == name).expect(text);

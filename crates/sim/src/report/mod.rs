@@ -3,6 +3,7 @@
 //! Everything is a text made of an [`Experiment`]; files are the caller's business. The texts depend on the results
 //! only, not on the clock or the machine, so the same seed and version give the same bytes.
 
+mod before;
 mod book;
 mod figures;
 mod goals;

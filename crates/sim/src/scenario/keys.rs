@@ -38,10 +38,6 @@ pub const POLLING_KEYS: &[&str] = &[
     "broker.denies",
     "broker.deadlines",
     "broker.coalescing",
-    "broker.appointments",
-    "broker.advice",
-    "broker.book_utilisation",
-    "broker.advice_margin",
     "broker.reports_queue",
     "broker.permitted",
     "broker.spread",
@@ -164,8 +160,18 @@ fn set_clients(world: &mut Polling, path: &str, value: &Value) -> Result<(), Str
     Ok(())
 }
 
+/// What a scenario can choose for the papers' pool only.
+const OF_THE_POOL: [&str; 5] =
+    ["broker.queue_items", "broker.denies", "broker.deadlines", "broker.reports_queue", "broker.permitted"];
+
 fn set_broker(world: &mut Polling, path: &str, value: &Value) -> Result<(), String> {
     let broker = &mut world.broker;
+    if broker.is_product && OF_THE_POOL.contains(&path) {
+        return Err("the broker that ships decides this itself; choose another broker.preset".to_owned());
+    }
+    if !broker.is_product && path == "broker.coalescing" {
+        return Err("only the broker that ships does this: broker.preset = \"product\"".to_owned());
+    }
     match path {
         "broker.preset" => {
             let name = value.one_of(&Broker::PRESETS.map(|name| (name, name)))?;
@@ -178,10 +184,6 @@ fn set_broker(world: &mut Polling, path: &str, value: &Value) -> Result<(), Stri
         "broker.denies" => broker.denies = value.flag()?,
         "broker.deadlines" => broker.deadlines = value.flag()?,
         "broker.coalescing" => broker.coalescing = value.flag()?,
-        "broker.appointments" => broker.appointments = value.flag()?,
-        "broker.advice" => broker.advice = value.flag()?,
-        "broker.book_utilisation" => broker.book_utilisation = value.share(0.1, 1.0)?,
-        "broker.advice_margin" => broker.advice_margin = value.share(0.1, 1.0)?,
         "broker.reports_queue" => broker.reports_queue = value.flag()?,
         "broker.permitted" => broker.permitted = Some(value.seconds(0.001, SECONDS_MAX)?),
         "broker.spread" => broker.spread = value.flag()?,
@@ -310,7 +312,10 @@ fn set_interval(interval: &mut Interval, path: &str, value: &Value) -> Result<()
 /// Algorithms of clients, by name.
 pub fn algorithms() -> Vec<(&'static str, Algorithm)> {
     let pacers = Preset::ALL.iter().map(|preset| (preset.name(), Algorithm::Pacer(*preset)));
-    pacers.chain(Baseline::ALL.iter().map(|(name, rule)| (*name, Algorithm::Baseline(*rule)))).collect()
+    pacers
+        .chain([("session", Algorithm::Session)])
+        .chain(Baseline::ALL.iter().map(|(name, rule)| (*name, Algorithm::Baseline(*rule))))
+        .collect()
 }
 
 fn names<T: Copy>(all: &[T], name: impl Fn(&T) -> &'static str) -> Vec<(&'static str, T)> {
