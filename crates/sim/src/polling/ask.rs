@@ -105,7 +105,7 @@ impl World<'_> {
         let state = &self.clients[asker.client as usize];
         let (losses, lost_at_sum) = (state.lost, state.lost_at_sum);
         let version = if self.config.updates.slides.is_some() { self.slide } else { state.version };
-        let hints = self.front.told(hints, queued);
+        let hints = self.front.told(&hints, queued);
         self.send_reply(asker, Word::Answer { losses, lost_at_sum, version }, hints);
     }
 

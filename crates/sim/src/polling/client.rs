@@ -13,6 +13,7 @@ use super::config::{Algorithm, Polling, StepChoice};
 use super::session::Session;
 use crate::chance::Stream;
 
+#[expect(clippy::struct_excessive_bools, reason = "as few bytes as possible, for a million of them")]
 pub(super) struct Client {
     pub(super) control: Control,
     pub(super) chance: Stream,

@@ -79,10 +79,10 @@ impl Front {
     }
 
     /// What a client is told with its answer, after its request waited for this time.
-    pub(super) fn told(&self, hints: Hints, queued: Duration) -> Hints {
+    pub(super) fn told(&self, hints: &Hints, queued: Duration) -> Hints {
         match self {
             Self::Pool(pool) => pool.told(queued),
-            Self::Product(_) => Hints { queued: Some(queued), ..hints },
+            Self::Product(_) => Hints { queued: Some(queued), ..hints.clone() },
         }
     }
 

@@ -14,7 +14,7 @@ use super::config::Polling;
 use super::front::{Arrival, Asked, Asker, Job as AnyJob, Visit, Work};
 
 pub(super) struct Pool {
-    pool: RequestPool<Asker>,
+    requests: RequestPool<Asker>,
     reports_queue: bool,
     permitted: Option<Duration>,
 }
@@ -44,12 +44,12 @@ impl Pool {
             shared_max: ITEMS_MAX,
         };
         let permitted = broker.permitted.map(Duration::from_secs_f64);
-        Ok(Self { pool: RequestPool::new(&pool)?, reports_queue: broker.reports_queue, permitted })
+        Ok(Self { requests: RequestPool::new(&pool)?, reports_queue: broker.reports_queue, permitted })
     }
 
     pub(super) fn on_request(&mut self, now: Timestamp, asked: &Asked) -> Arrival {
         let request = AdmissionRequest { class: CLASS, key: None, deadline: asked.asks.deadline, value: asked.asker };
-        match self.pool.offer(now, request) {
+        match self.requests.offer(now, request) {
             OfferOutcome::Queued | OfferOutcome::Joined | OfferOutcome::Parked { .. } | OfferOutcome::Immediate(_) => {
                 Arrival::Waits
             }
@@ -66,25 +66,25 @@ impl Pool {
     }
 
     pub(super) fn take(&mut self, now: Timestamp) -> Option<Work> {
-        let TakenRequest { job, value, joined, queued, .. } = self.pool.take(now)?;
+        let TakenRequest { job, value, joined, queued, .. } = self.requests.take(now)?;
         let visit = |asker| Visit { asker, hints: Hints::default() };
         let joined = joined.into_iter().map(visit).collect();
         Some(Work { job: AnyJob::Pool(job), first: visit(value), joined, queued })
     }
 
     pub(super) fn forget_ended(&mut self) {
-        while self.pool.poll_ended().is_some() {}
+        while self.requests.poll_ended().is_some() {}
     }
 
     pub(super) fn on_served(&mut self, job: AdmittedJob, elapsed: Duration) {
-        self.pool.on_served(job, elapsed);
+        self.requests.on_served(job, elapsed);
     }
 
     pub(super) fn backlog(&self, now: Timestamp) -> Duration {
-        self.pool.backlog(CLASS, now)
+        self.requests.backlog(CLASS, now)
     }
 
     pub(super) fn counts(&self) -> ClassCounts {
-        self.pool.counts(CLASS)
+        self.requests.counts(CLASS)
     }
 }
