@@ -158,7 +158,9 @@ fn pure_folders_speak_of_nothing_that_does_io() {
 
 #[test]
 fn paths_in_the_documents_exist() {
-    for document in ["README.md", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"] {
+    let inside = ["code-map", "overload", "durability"].map(|page| format!("docs/internals/{page}.md"));
+    let documents = ["README.md", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"];
+    for document in documents.into_iter().chain(inside.iter().map(String::as_str)) {
         let text = read(&root().join(document));
         let mut paths = 0;
         for quoted in text.split('`').skip(1).step_by(2) {
@@ -170,6 +172,12 @@ fn paths_in_the_documents_exist() {
         }
         assert!(paths > 0, "{document} names no path at all");
     }
+}
+
+#[test]
+fn the_architecture_can_be_read_in_ten_minutes() {
+    let words = read(&root().join("docs/ARCHITECTURE.md")).split_whitespace().count();
+    assert!(words <= 2000, "{words} words: what only one crate needs belongs into docs/internals");
 }
 
 #[test]
