@@ -24,6 +24,8 @@ const STEPS: &[Step] = &[
         name: "clippy",
         command: &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
     },
+    // Tests run these programs; cargo itself builds only those of packages that have tests in a folder of their own.
+    Step { name: "programs", command: &["build", "--workspace", "--bins", "--locked", "--quiet"] },
     Step {
         name: "tests",
         command: &["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast", "--locked"],

@@ -73,7 +73,7 @@ use config::{Config, ListenerKind};
 pub use extra_metrics::{ExtraMetric, Source};
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
-use limits::SHARDS_MAX;
+use limits::{SHARDS_AUTO_MAX, SHARDS_MAX};
 use listener::OpenListener;
 pub use operator::OperatorSetting;
 use password::Questions;
@@ -310,6 +310,6 @@ fn shards(configured: usize) -> usize {
     // The kernel's half of the work wants cores, too: on two of them one shard is as fast as two, and spends less on
     // waking each other (18 CPU seconds per million paced messages instead of 33).
     let cores = || thread::available_parallelism().map_or(1, usize::from);
-    let wanted = if configured == 0 { cores().div_ceil(2) } else { configured };
+    let wanted = if configured == 0 { cores().div_ceil(2).min(SHARDS_AUTO_MAX) } else { configured };
     wanted.min(SHARDS_MAX)
 }

@@ -176,6 +176,10 @@ pub(crate) const STATS_INTERVAL: Duration = Duration::from_millis(100);
 /// Shard threads at most: as many as the configuration takes, and more than there are cores.
 pub(crate) const SHARDS_MAX: usize = 1024;
 
+/// Shards that are started unasked: what they tell each other grows with their number, and a client's share of descriptors is
+/// worked out for so many.
+pub(crate) const SHARDS_AUTO_MAX: usize = 64;
+
 /// How long a machine that has other things to do may let a ready thread wait. What publishers send in such a time is not
 /// taken for a burst of theirs; a real burst is spread over as much, and no more.
 pub(crate) const WAKE_LAG_MAX: Duration = Duration::from_millis(50);

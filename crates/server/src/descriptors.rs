@@ -12,7 +12,7 @@ use crate::config::setting::{Or, WholeNumber};
 use crate::config::{Loaded, Origin};
 
 /// Left for the operator (256 connections, 128 that listen, a reserve of 8) and for files, which are few: segments of two
-/// logs, pages that are read, a poll for each shard. Of a small limit a half.
+/// logs, pages that are read, a poll and its waker for each of 64 shards. Of a small limit a half.
 const KEPT_MAX: u64 = 640;
 
 /// As many as the system permits to a process of this user.

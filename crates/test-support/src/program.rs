@@ -1,5 +1,5 @@
-//! The programs of the workspace, beside the tests that run them. `cargo test --workspace` builds all of them; who tests one
-//! package gets the others built here.
+//! The programs of the workspace, beside the tests that run them. The test command builds all of them first; who tests one
+//! package gets the others built here, if they are not there.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

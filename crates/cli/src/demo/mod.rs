@@ -35,7 +35,8 @@ use tidegate_program::AdminClient;
 const SENSORS: u32 = 20;
 /// What the flooder publishes while it behaves, per second.
 const USUAL_RATE: u32 = 10;
-/// How long everybody behaves: the flooder's rhythm is learned from its first intervals.
+/// How long everybody behaves. Too short for claims, which take a minute: with the defaults it is the fair queue of the
+/// subscriber that is shown. Enforced rhythms are learned from the first intervals.
 const CALM: Duration = Duration::from_secs(5);
 /// The last so much of that is what the flood is compared with.
 const BEFORE: Duration = Duration::from_secs(3);

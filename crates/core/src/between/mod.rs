@@ -4,7 +4,8 @@
 //! ([`ShardLinks::take_back`]) and is tried again, so nothing is lost between them while the process lives. [`Envelope`] says
 //! for each kind what would be lost with it, because a way to another node may lose what an inbox does not. What such a
 //! way needs is in a batch already: the version of its envelopes, the node and shard that it comes from, and times of day
-//! instead of times of the process. A batch that cannot be read is refused whole ([`Unread`]).
+//! instead of times of the process. [`Unread`] says what is refused of a
+//! batch that cannot be read.
 //!
 //! Knows no inbox, no thread and no socket. Inside a shard the others are known by their *position* among the shards of
 //! this node, which is dense; addresses are for the way.

@@ -7,7 +7,7 @@
 //!
 //! Turns are numbered. A turn is *synced* when its own batch is kept, and *kept* when the shards that its messages went
 //! to have said the same of theirs: they are asked with an envelope at the end of the turn (`Ask`), and answer when
-//! their own batch is synced (`StoredMessage`). If they have passed something of it on (the last member of a group has left), the
+//! their own batch is synced (`Kept`). If they have passed something of it on (the last member of a group has left), the
 //! answer also waits for that shard's. That one was asked later than they were, so nobody waits in a circle.
 
 mod health;

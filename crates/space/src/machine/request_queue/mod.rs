@@ -157,8 +157,9 @@ impl<T> RequestQueue<T> {
         if self.is_untried && self.order.is_working() && self.order.items() >= COLD_ITEMS {
             self.book.on_backlog(now, COLD_WAIT);
         }
-        // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain.
-        let is_broken = request.is_promised && wait + self.order.cost_of(class, shape) > request.patience / 2;
+        // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain. What the
+        // request costs itself does not count: it would be as dear at every other time.
+        let is_broken = request.is_promised && wait > request.patience / 2;
         if may_leave && (!request.is_promised || is_broken) {
             let delay_max = self.order.delay_max(class);
             // Whoever is let in is in the book, too: what is promised comes behind.

@@ -172,6 +172,35 @@ fn a_ticket_is_bound_to_its_client_and_honoured_once() {
     assert!(offer(&mut pool, then, &owner).is_err(), "once");
 }
 
+/// Fills the queue with others who know no tickets, until one is refused.
+fn fill(pool: &mut RequestQueue<u64>, now: Timestamp, clients: &mut std::ops::RangeFrom<u64>) {
+    for client in clients.take(1_000_000) {
+        let caller = Caller { client, ticket: None, want: None, accepts_tickets: false };
+        if offer(pool, now, &caller).is_err() {
+            return;
+        }
+    }
+    panic!("it is never full");
+}
+
+#[test]
+fn a_place_is_kept_for_a_request_that_needs_most_of_its_patience_for_itself() {
+    const DEAR: Shape = Shape { exact: 9, kind: 9, size: 0 };
+    let (mut pool, mut clients) = (pool(), 1..);
+    let caller = |ticket| Caller { client: 0, ticket, want: None, accepts_tickets: true };
+    for _ in 0..20 {
+        assert!(offer_like(&mut pool, at(0), &caller(None), DEAR).is_ok());
+        let taken = pool.take(at(0)).unwrap();
+        pool.served(taken.job, Duration::from_secs(6));
+    }
+    fill(&mut pool, at(0), &mut clients);
+    let hints = offer_like(&mut pool, at(0), &caller(None), DEAR).unwrap_err();
+    let (due, ticket) = (hints.retry_after.unwrap(), hints.ticket);
+    assert!(ticket.is_some(), "{hints:?}");
+    fill(&mut pool, at(due.as_nanos()), &mut clients);
+    assert!(offer_like(&mut pool, at(due.as_nanos()), &caller(ticket), DEAR).is_ok(), "it was told to come now");
+}
+
 #[test]
 fn whoever_says_what_it_wants_is_told_what_fits_until_it_is_silent() {
     let mut pool = pool();
