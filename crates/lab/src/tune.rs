@@ -145,9 +145,9 @@ mod tests {
              pacer.ast.alpha = 1.25;\n\
              pacer.back_off.recovery = 0.1;\n\
              pacer.jitter = 0.1;\n\
-             // at the broker: broker.queue_delay = 100ms\n\
+             // at the broker: broker.queue_delay = 50ms\n\
              // to see it: --set clients.step=1s --set clients.alpha=1.25 --set clients.recovery=0.1 \
-             --set clients.jitter=10% --set broker.queue_delay=100ms\n"
+             --set clients.jitter=10% --set broker.queue_delay=50ms\n"
         );
         assert!(paste(&[0; 6], [None, None]).ends_with("nothing is better than what ships\n"));
     }
