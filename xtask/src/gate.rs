@@ -55,6 +55,9 @@ pub(crate) fn test() -> ExitCode {
         match (check.run)() {
             Outcome::Passed => {}
             Outcome::Failed(why) => failures.push(format!("{} ({why})", check.name)),
+            Outcome::Skipped(why) if std::env::var_os("TIDEGATE_REQUIRE_ALL").is_some_and(|value| value == "1") => {
+                failures.push(format!("{} (not run: {why})", check.name));
+            }
             Outcome::Skipped(why) => skipped.push((format!("{} ({why})", check.name), 1)),
         }
     }

@@ -3,10 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::broker::PATIENCE;
+
 /// A request as it is, and the answer as it comes until the other side closes.
 #[must_use]
 pub fn exchange(host: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(host).expect("the door is open");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time that can be set");
     stream.write_all(request.as_bytes()).expect("it listens");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
