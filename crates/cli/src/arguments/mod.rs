@@ -47,7 +47,7 @@ Examples:
   tidegate why meter-17                       why is this client slowed, and what was lost
   tidegate rdf query 'SELECT * {?s ?p ?o}'    ask the smart space
   tidegate map test --topic a/b --payload 5   what a message becomes in the smart space
-  tidegate demo flood                         good publishers and a flooder, gate off and on
+  tidegate demo flood                         good publishers and a flooder, control off and on
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else
               /etc/tidegate/tidegate.toml with /etc/tidegate/conf.d/*.toml

@@ -260,7 +260,7 @@ fn ban_time(text: &str) -> Result<std::time::Duration, String> {
 /// Demonstrations.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum DemoCommand {
-    /// 20 well-behaved publishers and one flooder, with the gate off and on: a table of what the others notice
+    /// 20 well-behaved publishers and one flooder, with control off and with the defaults: a table of what the others notice
     Flood(FloodArgs),
 }
 

@@ -122,7 +122,8 @@ fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
     let after = door.get("/api/v1/clients/flooder")?;
     let offered = stage.offered.load(Ordering::Relaxed) - offered;
     let refused = stage.refused.load(Ordering::Relaxed) - refused;
-    let dropped = door.get("/api/v1/clients/database")?["drops"].as_u64().unwrap_or(0);
+    let subscriber = door.get("/api/v1/clients/database")?;
+    let [dropped, queued] = ["drops", "queued"].map(|name| subscriber[name].as_u64().unwrap_or(0));
     // Nobody waits longer than this for the last of the others' messages: later counts as late.
     std::thread::sleep(report::LATE);
     stage.end();
@@ -138,7 +139,7 @@ fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
         &stage.trips(),
         calm,
         flooded_at..ended_at,
-        report::Flooder { offered, passed, held, refused, dropped },
+        report::Flooder { offered, passed, held, refused, dropped, queued },
         why,
     ))
 }

@@ -27,15 +27,17 @@ pub(super) struct Flooder {
     pub(super) passed: u64,
     pub(super) held: u64,
     pub(super) refused: u64,
-    /// What the subscriber lost for want of room.
+    /// What the subscriber lost for want of room, and what waits for it at the end of the flood.
     pub(super) dropped: u64,
+    pub(super) queued: u64,
 }
 
 /// How long a message took, or at least has taken so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MessageTime {
-    time: Duration,
+    // The first in the order of all: whoever has not arrived comes after all that have.
     has_not_arrived: bool,
+    time: Duration,
 }
 
 /// How long messages took.
@@ -104,12 +106,12 @@ impl DemoRun {
     }
 
     fn json(&self) -> Value {
-        let Flooder { offered, passed, held, refused, dropped } = self.flooder;
+        let Flooder { offered, passed, held, refused, dropped, queued } = self.flooder;
         json!({
             "before": self.before.json(),
             "flooded": self.flooded.json(),
             "flooder": { "offered": offered, "passed": passed, "held": held, "refused": refused },
-            "subscriber": { "dropped": dropped },
+            "subscriber": { "dropped": dropped, "queued": queued },
             "why": self.why,
         })
     }
@@ -136,7 +138,7 @@ impl Report {
             ("the same, during the flood: half within".to_owned(), span(off.flooded.p50), span(on.flooded.p50)),
             ("                            99 % within".to_owned(), span(off.flooded.p99), span(on.flooded.p99)),
             ("     later than a second, or lost".to_owned(), late(&off.flooded), late(&on.flooded)),
-            ("     of these lost".to_owned(), off.flooded.missing.to_string(), on.flooded.missing.to_string()),
+            ("     of these not there a second after".to_owned(), off.flooded.missing.to_string(), on.flooded.missing.to_string()),
             (
                 "the flooder's messages: sent".to_owned(),
                 off.flooder.offered.to_string(),
@@ -150,7 +152,12 @@ impl Report {
                 on.flooder.refused.to_string(),
             ),
             (
-                "the subscriber's queue had no room for".to_owned(),
+                "for the subscriber wait".to_owned(),
+                off.flooder.queued.to_string(),
+                on.flooder.queued.to_string(),
+            ),
+            (
+                "     for want of room it lost".to_owned(),
                 off.flooder.dropped.to_string(),
                 on.flooder.dropped.to_string(),
             ),

@@ -172,15 +172,13 @@ fn a_ticket_is_bound_to_its_client_and_honoured_once() {
     assert!(offer(&mut pool, then, &owner).is_err(), "once");
 }
 
-/// Fills the queue with others who know no tickets, until one is refused.
-fn fill(pool: &mut RequestQueue<u64>, now: Timestamp, clients: &mut std::ops::RangeFrom<u64>) {
-    for client in clients.take(1_000_000) {
+/// Others who know no tickets, until so much waits.
+fn fill(pool: &mut RequestQueue<u64>, now: Timestamp, backlog: Duration, clients: &mut std::ops::RangeFrom<u64>) {
+    while pool.backlog(now) < backlog {
+        let client = clients.next().unwrap();
         let caller = Caller { client, ticket: None, want: None, accepts_tickets: false };
-        if offer(pool, now, &caller).is_err() {
-            return;
-        }
+        assert!(offer(pool, now, &caller).is_ok(), "they have the patience");
     }
-    panic!("it is never full");
 }
 
 #[test]
@@ -188,16 +186,18 @@ fn a_place_is_kept_for_a_request_that_needs_most_of_its_patience_for_itself() {
     const DEAR: Shape = Shape { exact: 9, kind: 9, size: 0 };
     let (mut pool, mut clients) = (pool(), 1..);
     let caller = |ticket| Caller { client: 0, ticket, want: None, accepts_tickets: true };
-    for _ in 0..20 {
-        assert!(offer_like(&mut pool, at(0), &caller(None), DEAR).is_ok());
+    for client in clients.by_ref().take(20) {
+        let teacher = Caller { client, ticket: None, want: None, accepts_tickets: true };
+        assert!(offer_like(&mut pool, at(0), &teacher, DEAR).is_ok());
         let taken = pool.take(at(0)).unwrap();
         pool.served(taken.job, Duration::from_secs(6));
     }
-    fill(&mut pool, at(0), &mut clients);
+    fill(&mut pool, at(0), Duration::from_secs(2), &mut clients);
     let hints = offer_like(&mut pool, at(0), &caller(None), DEAR).unwrap_err();
     let (due, ticket) = (hints.retry_after.unwrap(), hints.ticket);
     assert!(ticket.is_some(), "{hints:?}");
-    fill(&mut pool, at(due.as_nanos()), &mut clients);
+    // Longer than whoever has no place may make others wait, and shorter than anybody's patience.
+    fill(&mut pool, at(due.as_nanos()), Duration::from_secs(2), &mut clients);
     assert!(offer_like(&mut pool, at(due.as_nanos()), &caller(ticket), DEAR).is_ok(), "it was told to come now");
 }
 
