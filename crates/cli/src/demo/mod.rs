@@ -123,7 +123,7 @@ fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
     let offered = stage.offered.load(Ordering::Relaxed) - offered;
     let refused = stage.refused.load(Ordering::Relaxed) - refused;
     let subscriber = door.get("/api/v1/clients/database")?;
-    let [dropped, queued] = ["drops", "queued"].map(|name| subscriber[name].as_u64().unwrap_or(0));
+    let [dropped, queued] = ["drops", "queue_messages"].map(|name| subscriber[name].as_u64().unwrap_or(0));
     // Nobody waits longer than this for the last of the others' messages: later counts as late.
     std::thread::sleep(report::LATE);
     stage.end();
