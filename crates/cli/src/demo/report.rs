@@ -138,7 +138,11 @@ impl Report {
             ("the same, during the flood: half within".to_owned(), span(off.flooded.p50), span(on.flooded.p50)),
             ("                            99 % within".to_owned(), span(off.flooded.p99), span(on.flooded.p99)),
             ("     later than a second, or lost".to_owned(), late(&off.flooded), late(&on.flooded)),
-            ("     of these not there a second after".to_owned(), off.flooded.missing.to_string(), on.flooded.missing.to_string()),
+            (
+                "     of these not there a second after".to_owned(),
+                off.flooded.missing.to_string(),
+                on.flooded.missing.to_string(),
+            ),
             (
                 "the flooder's messages: sent".to_owned(),
                 off.flooder.offered.to_string(),
@@ -151,11 +155,7 @@ impl Report {
                 off.flooder.refused.to_string(),
                 on.flooder.refused.to_string(),
             ),
-            (
-                "for the subscriber wait".to_owned(),
-                off.flooder.queued.to_string(),
-                on.flooder.queued.to_string(),
-            ),
+            ("for the subscriber wait".to_owned(), off.flooder.queued.to_string(), on.flooder.queued.to_string()),
             (
                 "     for want of room it lost".to_owned(),
                 off.flooder.dropped.to_string(),
