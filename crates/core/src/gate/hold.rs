@@ -22,7 +22,7 @@ use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 use super::{Gate, GateArrival};
 use crate::classes::ClassId;
 use crate::connection::Pause;
-use crate::event::Stats;
+use crate::event::{Event, Stats};
 use crate::ledger::Loss;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
 use crate::message::{Message, Publication, Shareable};
@@ -213,11 +213,20 @@ impl ShardState {
             held.release_at = held.release_at.min(last.max(now + wait));
             last = held.release_at;
         }
-        if let Some((_, until)) = trouble.as_mut().and_then(|trouble| trouble.slowed.as_mut()) {
-            *until = last.min(*until);
+        // Nothing waits any more: nobody is to be told that it is slowed by a limit that is gone.
+        let mut is_over = false;
+        if let Some(trouble) = &mut trouble {
+            is_over = last == now && trouble.slowed.take().is_some();
+            if let Some((_, until)) = &mut trouble.slowed {
+                *until = last.min(*until);
+            }
         }
+        let recovered = is_over.then(|| Arc::clone(&session.client_id));
         if let Some(pause) = session.conn.and_then(|conn| self.connections.get_mut(conn)?.pause.as_mut()) {
             pause.until = pause.until.min(now);
+        }
+        if let Some(client_id) = recovered {
+            self.tell(Event::Recovered { client_id });
         }
         self.arm_release(index, now);
     }

@@ -315,7 +315,12 @@ fn who_is_freed_of_a_limit_is_free_at_once_and_who_has_a_higher_one_goes_by_that
             };
             let slowed = run(&mut net, 10);
             assert!((5..=20).contains(&slowed), "one a second at QoS {qos}: {slowed}");
+            let state = |net: &Net| net.shards[0].client("sensor", net.now).unwrap().client.state;
+            assert_ne!(state(&net), ClientState::Ok, "QoS {qos}");
             net.shards[0].set_limit(&whom, limit, net.now).unwrap();
+            if limit.is_none() {
+                assert_eq!(state(&net), ClientState::Ok, "QoS {qos}: and is said to be");
+            }
             let passed = run(&mut net, 3);
             assert!(passed >= passed_min, "QoS {qos}, {limit:?}: {passed} of 60 and what waited, in three seconds");
         }
