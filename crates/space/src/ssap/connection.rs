@@ -4,6 +4,10 @@
 //! Changes that follow each other are under way together, up to a window; everything else waits until what came before
 //! it is done, so that a question sees every change that was sent before it.
 
+mod subscribed;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,14 +30,12 @@ use super::write::{self, SsapSubscription};
 use super::{SsapState, SubscriptionEnd, subscription_name, uuid};
 use crate::counts::Ssap;
 use crate::limits::{
-    BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_TIME,
-    SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW,
-    SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
+    SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_TIME, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
+    SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
-use crate::machine::notification::SpaceNotification;
 use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::machine::request_queue::Caller;
-use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
+use crate::notifications::{NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 use crate::panics::{Panicked, Part};
 
 /// A request that was started.
@@ -437,42 +439,6 @@ impl SsapConnection {
         }
     }
 
-    /// What is there already goes in the same piece, as long as a slow reader can take that in time.
-    fn tell_more(&mut self, inlet: &mut NotificationInlet) {
-        for _ in 1..OUTLET_EVENTS {
-            if self.out.len() >= BATCH_BYTES {
-                return;
-            }
-            let Some((id, told)) = inlet.try_next() else { return };
-            self.tell(id, told);
-        }
-    }
-
-    fn tell(&mut self, id: SubscriberId, told: SpaceNotification) {
-        let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
-        match told {
-            SpaceNotification::Changed { sequence, delta, .. } => {
-                subscription.indication(sequence, &delta, &mut self.out);
-            }
-            SpaceNotification::Ended(error) => {
-                let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
-                subscription.ended(Status::Reset, &words, &mut self.out);
-                self.door.forget(&subscription.name, &self.farewell);
-                self.subscriptions.remove(&id.0);
-            }
-        }
-    }
-
-    /// The confirmation goes to the connection of the subscription, and nothing about it follows.
-    fn leave(&mut self, SubscriptionEnd { name, request }: &SubscriptionEnd) {
-        let Some(id) = self.subscriptions.iter().find(|(_, it)| it.name == *name).map(|(id, _)| *id) else { return };
-        if let Some(subscription) = self.subscriptions.remove(&id) {
-            subscription.left(request, &mut self.out);
-        }
-        self.door.forget(name, &self.farewell);
-        self.door.handle.unsubscribe(SubscriberId(id), &self.outlet);
-    }
-
     async fn flush(&mut self) -> Result<(), Ended> {
         if self.out.is_empty() {
             return Ok(());
@@ -505,6 +471,3 @@ async fn next(under_way: &mut VecDeque<StartedRequest>) -> (Result<SpaceResponse
         None => std::future::pending().await,
     }
 }
-
-#[cfg(test)]
-mod tests;

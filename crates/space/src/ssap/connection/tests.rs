@@ -4,6 +4,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::Service;
+use crate::limits::BATCH_BYTES;
 use crate::limits::SSAP_BUFFERS_BYTES_MAX;
 
 fn message(kind: &str, parameters: &str) -> String {

@@ -1,0 +1,48 @@
+//! What a connection is told of its subscriptions, until they end.
+
+use tidegate_graph::SubscriberId;
+use tidegate_wire_ssap::Status;
+
+use super::SsapConnection;
+use crate::limits::{BATCH_BYTES, OUTLET_EVENTS};
+use crate::machine::notification::SpaceNotification;
+use crate::notifications::{ENDED, NotificationInlet};
+use crate::ssap::SubscriptionEnd;
+
+impl SsapConnection {
+    /// What is there already goes in the same piece, as long as a slow reader can take that in time.
+    pub(super) fn tell_more(&mut self, inlet: &mut NotificationInlet) {
+        for _ in 1..OUTLET_EVENTS {
+            if self.out.len() >= BATCH_BYTES {
+                return;
+            }
+            let Some((id, told)) = inlet.try_next() else { return };
+            self.tell(id, told);
+        }
+    }
+
+    pub(super) fn tell(&mut self, id: SubscriberId, told: SpaceNotification) {
+        let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
+        match told {
+            SpaceNotification::Changed { sequence, delta, .. } => {
+                subscription.indication(sequence, &delta, &mut self.out);
+            }
+            SpaceNotification::Ended(error) => {
+                let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
+                subscription.ended(Status::Reset, &words, &mut self.out);
+                self.door.forget(&subscription.name, &self.farewell);
+                self.subscriptions.remove(&id.0);
+            }
+        }
+    }
+
+    /// The confirmation goes to the connection of the subscription, and nothing about it follows.
+    pub(super) fn leave(&mut self, SubscriptionEnd { name, request }: &SubscriptionEnd) {
+        let Some(id) = self.subscriptions.iter().find(|(_, it)| it.name == *name).map(|(id, _)| *id) else { return };
+        if let Some(subscription) = self.subscriptions.remove(&id) {
+            subscription.left(request, &mut self.out);
+        }
+        self.door.forget(name, &self.farewell);
+        self.door.handle.unsubscribe(SubscriberId(id), &self.outlet);
+    }
+}
