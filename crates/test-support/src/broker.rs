@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::http::{body, code, exchange};
@@ -28,13 +29,26 @@ pub struct Broker {
 impl Broker {
     /// Runs a command whose first line says where a broker listens; what it logs is added to `log`. The error is what it
     /// has said instead.
-    pub fn start(mut command: Command, log: &Path, folder: Option<tempfile::TempDir>) -> Result<Self, String> {
+    pub fn start(command: Command, log: &Path, folder: Option<tempfile::TempDir>) -> Result<Self, String> {
+        Self::start_within(PATIENCE, command, log, folder)
+    }
+
+    fn start_within(
+        patience: Duration,
+        mut command: Command,
+        log: &Path,
+        folder: Option<tempfile::TempDir>,
+    ) -> Result<Self, String> {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log");
         let log_begins = file.metadata().map_or(0, |about| about.len() as usize);
         let mut child = command.stdout(Stdio::piped()).stderr(file).spawn().map_err(|error| error.to_string())?;
-        let mut output = BufReader::new(child.stdout.take().expect("piped"));
-        let mut banner = String::new();
-        output.read_line(&mut banner).expect("the broker speaks");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let Some((banner, output)) = first_line(output, patience) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            let logged = std::fs::read_to_string(log).expect("a log").split_off(log_begins);
+            return Err(format!("nothing for {} s; its log: {logged}", patience.as_secs_f32()));
+        };
         let mut broker = Self { child, output, banner, log: log.to_owned(), log_begins, _folder: folder };
         if broker.find("mqtt").is_none() {
             let _ = broker.child.kill();
@@ -174,6 +188,18 @@ impl Broker {
     }
 }
 
+/// The first line that a program prints, if it comes in time, and what follows it. The thread that waits for the line ends
+/// with the program.
+fn first_line(mut output: BufReader<ChildStdout>, patience: Duration) -> Option<(String, BufReader<ChildStdout>)> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        output.read_line(&mut line).expect("what a program prints is text");
+        let _ = sender.send((line, output));
+    });
+    receiver.recv_timeout(patience).ok()
+}
+
 impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -213,5 +239,35 @@ impl Drop for Client {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::Broker;
+
+    fn start(script: &str, patience: Duration) -> Result<Broker, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (log, mut shell) = (folder.path().join("log"), Command::new("sh"));
+        shell.args(["-c", script]);
+        Broker::start_within(patience, shell, &log, Some(folder))
+    }
+
+    #[test]
+    fn a_program_that_says_nothing_is_given_up_with_its_log() {
+        let said = start("echo stuck >&2; exec sleep 600", Duration::from_millis(200)).expect_err("it says nothing");
+        assert!(said.starts_with("nothing for 0.2 s") && said.ends_with("stuck\n"), "{said}");
+    }
+
+    #[test]
+    fn what_follows_the_first_line_can_be_read() {
+        let script = "echo 'mqtt 127.0.0.1:1'; echo more; exec sleep 600";
+        let mut broker = start(script, super::PATIENCE).expect("it listens");
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut broker.output, &mut line).expect("it speaks");
+        assert_eq!((broker.port("mqtt"), line.as_str()), (1, "more\n"));
     }
 }
