@@ -1,5 +1,6 @@
-//! Checks that need more than Rust and a C compiler: each passes, fails, or is skipped with the reason. Nobody who has not
-//! got the tool is kept from testing, and nobody is told that a check passed which did not run.
+//! Checks beside the workspace's own tests. Most need more than Rust and a C compiler: each passes, fails, or is skipped with
+//! the reason. Nobody who has not got the tool is kept from testing, and nobody is told that a check passed which did not
+//! run.
 
 use std::process::{Command, Stdio};
 
@@ -20,10 +21,28 @@ pub(crate) struct Check {
 }
 
 pub(crate) const CHECKS: &[Check] = &[
+    Check { name: "fuzz targets", run: fuzz_targets },
     Check { name: "dependencies", run: dependencies },
     Check { name: "oldest Rust", run: oldest_rust },
     Check { name: "without std", run: without_std },
 ];
+
+/// `fuzz/` is a workspace of its own, which nobody builds by the way. It is read with clippy and not linked: libFuzzer needs a
+/// C++ compiler.
+fn fuzz_targets() -> Outcome {
+    let mut clippy = cargo();
+    clippy.args([
+        "clippy",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+        "--bins",
+        "--no-default-features",
+        "--locked",
+        "--quiet",
+    ]);
+    clippy.arg("--target-dir").arg(target()).args(["--", "-D", "warnings"]);
+    if succeeds(&mut clippy) { Outcome::Passed } else { Outcome::Failed("fuzz/ does not build".to_owned()) }
+}
 
 /// Licences, sources and known weaknesses of what we build on (`deny.toml`). Needs cargo-deny, and for the last the
 /// advisory database.
@@ -77,7 +96,7 @@ fn lists(toolchains: &str, version: &str) -> bool {
         .any(|line| line.strip_prefix(version).is_some_and(|rest| rest.starts_with('-') || rest.starts_with('.')))
 }
 
-/// Crates that run where there is no operating system.
+/// Crates that run where there is no operating system. Not `wire-ssap`, because its reader of XML (quick-xml) needs `std`.
 const WITHOUT_STD: &[&str] = &["tidegate-control", "tidegate-wire-mqtt"];
 /// A processor with atomic operations, and one without.
 const BARE_TARGETS: &[&str] = &["thumbv7em-none-eabi", "riscv32imc-unknown-none-elf"];
