@@ -1,7 +1,7 @@
 //! Which figures an experiment gets: lines if a number varies, bars if names do, and what the scenario asks for besides.
 
 use super::caption;
-use super::svg::{Chart, Series, bars, heat};
+use super::svg::{Chart, Series, Shape, bars, heat};
 use crate::experiment::{CaseResult, Experiment, short};
 use crate::scenario::WorldKind;
 
@@ -87,14 +87,14 @@ fn main_figure(experiment: &Experiment) -> String {
         let point = (number(&result.labels[axis].1).unwrap_or(0.0), here.mean, here.half_width);
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
-            None => series.push(Series { name, points: vec![point], is_bound: false }),
+            None => series.push(Series { name, points: vec![point], shape: Shape::Marked }),
         }
     }
     if let Some(bound) = bound(experiment, axis) {
         series.push(bound);
     }
     let x = short(&scenario.axes[axis].name).replace('_', " ");
-    Chart { title: scenario.title.clone(), caption: caption(experiment), x, y, series, dense: false }.svg()
+    Chart { title: scenario.title.clone(), caption: caption(experiment), x, y, series, scales: None }.svg()
 }
 
 /// The least that the capacity allows, beside measured staleness.
@@ -110,7 +110,7 @@ fn bound(experiment: &Experiment, axis: usize) -> Option<Series> {
             points.push((x, experiment.estimate(result, "stale").mean / ratio, 0.0));
         }
     }
-    Some(Series { name: "least possible".to_owned(), points, is_bound: true })
+    Some(Series { name: "least possible".to_owned(), points, shape: Shape::Dashed })
 }
 
 fn heat_map(experiment: &Experiment) -> String {
@@ -148,8 +148,8 @@ fn timeline(experiment: &Experiment) -> String {
             let mean = |chunk: &[crate::polling::Second]| {
                 chunk.iter().map(|second| f64::from(second.stale)).sum::<f64>() / chunk.len() as f64
             };
-            let points = result.timeline.chunks(bin).enumerate().map(|(n, chunk)| ((n * bin) as f64, mean(chunk), 0.0));
-            Series { name: result.name(), points: points.collect(), is_bound: false }
+            let points = result.timeline.chunks(bin).enumerate().map(|(n, chunk)| ((n * bin) as f64, mean(chunk)));
+            Series::new(result.name(), Shape::Line, points.collect())
         })
         .collect();
     let title = format!("{}: over time, first seed", experiment.scenario.title);
@@ -159,7 +159,7 @@ fn timeline(experiment: &Experiment) -> String {
         x: "time, s".to_owned(),
         y: "stale, share".to_owned(),
         series,
-        dense: true,
+        scales: None,
     }
     .svg()
 }
@@ -168,16 +168,12 @@ fn trace(experiment: &Experiment) -> String {
     let mut series = Vec::new();
     for result in plotted(experiment) {
         let step = result.trace.len().div_ceil(POINTS).max(1);
-        let pick = |value: fn(&(f64, f64, f64)) -> f64| -> Vec<(f64, f64, f64)> {
-            result.trace.iter().step_by(step).map(|point| (point.0, value(point), 0.0)).collect()
+        let pick = |value: fn(&(f64, f64, f64)) -> f64| -> Vec<(f64, f64)> {
+            result.trace.iter().step_by(step).map(|point| (point.0, value(point))).collect()
         };
         let name = result.name();
-        series.push(Series { name: format!("{name}: AST"), points: pick(|point| point.1), is_bound: false });
-        series.push(Series {
-            name: format!("{name}: AST + RBT"),
-            points: pick(|point| point.1 + point.2),
-            is_bound: false,
-        });
+        series.push(Series::new(format!("{name}: AST"), Shape::Line, pick(|point| point.1)));
+        series.push(Series::new(format!("{name}: AST + RBT"), Shape::Line, pick(|point| point.1 + point.2)));
     }
     let title = format!("{}: one client, first seed", experiment.scenario.title);
     Chart {
@@ -186,7 +182,7 @@ fn trace(experiment: &Experiment) -> String {
         x: "time, s".to_owned(),
         y: "timeout, s".to_owned(),
         series,
-        dense: true,
+        scales: None,
     }
     .svg()
 }

@@ -3,7 +3,11 @@
 //! Written by hand and not by a plotting crate, because colours have to follow the reader's light or dark scheme, which
 //! takes a style sheet inside the file. Every figure is some 5 KiB.
 
+mod scale;
+
 use std::fmt::Write;
+
+pub use scale::Scale;
 
 use crate::experiment::figure;
 
@@ -20,8 +24,8 @@ pub struct Chart {
     pub y: String,
     /// The lines.
     pub series: Vec<Series>,
-    /// Marks without error bars, close together: a curve over time.
-    pub dense: bool,
+    /// Both axes; none: as wide as the points need them.
+    pub scales: Option<[Scale; 2]>,
 }
 
 /// One line.
@@ -31,8 +35,31 @@ pub struct Series {
     pub name: String,
     /// x, y and the half width of the interval.
     pub points: Vec<(f64, f64, f64)>,
+    /// How the points are shown.
+    pub shape: Shape,
+}
+
+/// How points are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// A mark with its interval for each, and a line between them.
+    #[default]
+    Marked,
+    /// Straight from point to point, close together: a curve.
+    Line,
+    /// The value holds until the next point.
+    Steps,
     /// A bound or a theory, not a measurement.
-    pub is_bound: bool,
+    Dashed,
+    /// Single events.
+    Dots,
+}
+
+impl Series {
+    /// Points without an interval.
+    pub fn new(name: impl Into<String>, shape: Shape, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points: points.into_iter().map(|(x, y)| (x, y, 0.0)).collect(), shape }
+    }
 }
 
 const WIDTH: f64 = 760.0;
@@ -54,66 +81,18 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A direction: values to pixels, and ticks.
-struct Scale {
-    low: f64,
-    high: f64,
-    logarithmic: bool,
-}
-
-impl Scale {
-    fn of(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> Self {
-        let finite = values.filter(|value| value.is_finite());
-        let low = finite.clone().fold(f64::INFINITY, f64::min);
-        let high = finite.fold(f64::NEG_INFINITY, f64::max);
-        if !(low.is_finite() && high.is_finite()) {
-            return Self { low: 0.0, high: 1.0, logarithmic: false };
-        }
-        if low > 0.0 && high / low >= 20.0 {
-            return Self { low, high, logarithmic: true };
-        }
-        let low = if from_zero { low.min(0.0) } else { low };
-        let high = if high > low { high } else { low + 1.0 };
-        Self { low, high: if from_zero { low + (high - low) * 1.05 } else { high }, logarithmic: false }
-    }
-
-    fn place(&self, value: f64) -> f64 {
-        if self.logarithmic {
-            (value.max(self.low * 1e-3).ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
-        } else {
-            (value - self.low) / (self.high - self.low)
-        }
-    }
-
-    fn ticks(&self) -> Vec<f64> {
-        if self.logarithmic {
-            let exponents = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
-            let wide = self.high / self.low > 3000.0;
-            let digits: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
-            let all = exponents.flat_map(|exponent| digits.iter().map(move |digit| digit * 10_f64.powi(exponent)));
-            return all.filter(|tick| (self.low * 0.999..=self.high * 1.001).contains(tick)).collect();
-        }
-        let rough = (self.high - self.low) / 6.0;
-        let unit = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].iter().map(|digit| digit * unit).find(|step| *step >= rough).unwrap_or(unit);
-        let first = (self.low / step - 1e-9).ceil() as i64;
-        let last = (self.high / step + 1e-9).floor() as i64;
-        // Rounded, or 0.6 would be written 0.6000000000000001.
-        (first..=last).map(|n| (n as f64 * step * 1e9).round() / 1e9).collect()
-    }
-}
-
 impl Chart {
     /// The file.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| series.points.iter());
-        let x = Scale::of(points().map(|point| point.0), false);
-        let y = Scale::of(points().map(|point| point.1), true);
+        let [x, y] = self.scales.clone().unwrap_or_else(|| {
+            [Scale::of(points().map(|point| point.0), false), Scale::of(points().map(|point| point.1), true)]
+        });
         let height = (TOP + PLOT_HEIGHT + 78.0).max(TOP + 18.0 * self.series.len() as f64 + 60.0);
         let mut svg = opened(height, &self.title, &self.caption);
         let across = |value: f64| LEFT + PLOT_WIDTH * x.place(value);
         let down = |value: f64| TOP + PLOT_HEIGHT * (1.0 - y.place(value).clamp(-0.02, 1.02));
-        for tick in x.ticks() {
+        for (tick, text) in x.ticks() {
             let at = across(tick);
             let bottom = TOP + PLOT_HEIGHT;
             let _ = write!(
@@ -121,10 +100,10 @@ impl Chart {
                 "<line class=\"a\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
                  <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 bottom + 16.0,
-                tick_text(tick)
+                escaped(&text)
             );
         }
-        for tick in y.ticks() {
+        for (tick, text) in y.ticks() {
             let at = down(tick);
             let right = LEFT + PLOT_WIDTH;
             let _ = write!(
@@ -133,55 +112,65 @@ impl Chart {
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
                 at + 4.0,
-                tick_text(tick)
+                escaped(&text)
             );
         }
         let (middle, bottom) = (LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 36.0);
         let _ = write!(svg, "<text x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>", escaped(&self.x));
         let _ = write!(svg, "<text x=\"{LEFT}\" y=\"{}\" class=\"s\">{}</text>", TOP - 8.0, escaped(&self.y));
         for (number, series) in self.series.iter().enumerate() {
-            self.line(&mut svg, number, series, &across, &down);
+            let shown = series.points.iter().filter(|point| x.shows(point.0) && y.shows(point.1));
+            let placed: Vec<_> =
+                shown.map(|(x, y, half)| (across(*x), down(*y), [down(y + half), down(y - half)], *half)).collect();
+            series.draw(&mut svg, number, &placed);
         }
         svg.push_str("</svg>\n");
         svg
     }
+}
 
-    fn line(
-        &self,
-        svg: &mut String,
-        number: usize,
-        series: &Series,
-        across: &dyn Fn(f64) -> f64,
-        down: &dyn Fn(f64) -> f64,
-    ) {
+/// A point in pixels, with the ends of its interval, and half of its width.
+type Placed = (f64, f64, [f64; 2], f64);
+
+impl Series {
+    fn draw(&self, svg: &mut String, number: usize, points: &[Placed]) {
         let colour = number % COLOURS;
-        let bound = if series.is_bound || number >= COLOURS { " b" } else { "" };
-        let path: Vec<String> =
-            series.points.iter().map(|(x, y, _)| format!("{:.1},{:.1}", across(*x), down(*y))).collect();
-        let _ = write!(svg, "<g class=\"c{colour}\"><polyline class=\"l{bound}\" points=\"{}\"/>", path.join(" "));
-        if !self.dense && !series.is_bound {
-            for (x, y, half) in &series.points {
-                let at = across(*x);
-                if half.is_finite() && *half > 0.0 {
-                    let (high, low) = (down(y + half), down(y - half));
-                    let _ = write!(
-                        svg,
-                        "<line class=\"e\" x1=\"{at:.1}\" y1=\"{high:.1}\" x2=\"{at:.1}\" y2=\"{low:.1}\"/>"
-                    );
-                }
-                let _ = write!(svg, "<circle class=\"d\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3\"/>", down(*y));
+        let bound = if self.shape == Shape::Dashed || number >= COLOURS { " b" } else { "" };
+        let _ = write!(svg, "<g class=\"c{colour}\">");
+        if self.shape != Shape::Dots {
+            let _ = write!(svg, "<polyline class=\"l{bound}\" points=\"{}\"/>", self.path(points));
+        }
+        for (at, middle, [high, low], half) in points {
+            if self.shape == Shape::Marked && half.is_finite() && *half > 0.0 {
+                let _ =
+                    write!(svg, "<line class=\"e\" x1=\"{at:.1}\" y1=\"{high:.1}\" x2=\"{at:.1}\" y2=\"{low:.1}\"/>");
+            }
+            if matches!(self.shape, Shape::Marked | Shape::Dots) {
+                let _ = write!(svg, "<circle class=\"d\" cx=\"{at:.1}\" cy=\"{middle:.1}\" r=\"3\"/>");
             }
         }
         let (left, top) = (LEFT + PLOT_WIDTH + 16.0, TOP + 12.0 + 18.0 * number as f64);
-        let _ = write!(
-            svg,
-            "<line class=\"l{bound}\" x1=\"{left}\" y1=\"{:.1}\" x2=\"{}\" y2=\"{:.1}\"/><text x=\"{}\" y=\"{top}\">{}</text></g>",
-            top - 4.0,
-            left + 22.0,
-            top - 4.0,
-            left + 28.0,
-            escaped(&series.name)
-        );
+        let (middle, right, text) = (top - 4.0, left + 22.0, left + 28.0);
+        let _ = if self.shape == Shape::Dots {
+            write!(svg, "<circle class=\"d\" cx=\"{}\" cy=\"{middle:.1}\" r=\"3\"/>", left + 11.0)
+        } else {
+            write!(svg, "<line class=\"l{bound}\" x1=\"{left}\" y1=\"{middle:.1}\" x2=\"{right}\" y2=\"{middle:.1}\"/>")
+        };
+        let _ = write!(svg, "<text x=\"{text}\" y=\"{top}\">{}</text></g>", escaped(&self.name));
+    }
+
+    /// The points of the line; where the value holds, a corner before each change.
+    fn path(&self, points: &[Placed]) -> String {
+        let mut path: Vec<String> = Vec::with_capacity(points.len());
+        let mut before = None;
+        for (x, y, ..) in points {
+            if let Some(before) = before.filter(|before| self.shape == Shape::Steps && before != y) {
+                path.push(format!("{x:.1},{before:.1}"));
+            }
+            path.push(format!("{x:.1},{y:.1}"));
+            before = Some(*y);
+        }
+        path.join(" ")
     }
 }
 
@@ -301,7 +290,7 @@ mod tests {
     #[test]
     fn figures_have_axes_units_and_captions_and_survive_odd_numbers() {
         let odd = vec![(0.0, f64::NAN, 0.0), (1.0, 2.0, f64::INFINITY), (2.0, -1.0, 0.5)];
-        let series = vec![Series { name: "a < b".to_owned(), points: odd, is_bound: false }];
+        let series = vec![Series { name: "a < b".to_owned(), points: odd, shape: Shape::Marked }];
         let chart = Chart {
             x: "load".to_owned(),
             y: "stale, share".to_owned(),
@@ -319,10 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_round() {
-        let linear = Scale::of([0.0, 0.97].into_iter(), true);
-        assert!(linear.ticks().len() >= 4 && linear.ticks().contains(&0.4));
-        let logarithmic = Scale::of([0.5, 100.0].into_iter(), true);
-        assert!(logarithmic.logarithmic && logarithmic.ticks().contains(&10.0));
+    fn steps_hold_their_value_and_dots_have_no_line() {
+        let chart = |shape| {
+            let scales = Some([Scale::linear(0.0, 10.0, 5.0), Scale::linear(0.0, 10.0, 5.0)]);
+            let series = vec![Series::new("s", shape, vec![(0.0, 0.0), (5.0, 10.0), (20.0, 5.0)])];
+            Chart { series, scales, ..Chart::default() }.svg()
+        };
+        assert!(
+            chart(Shape::Steps).contains("points=\"70.0,346.0 280.0,346.0 280.0,46.0\""),
+            "{}",
+            chart(Shape::Steps)
+        );
+        assert!(chart(Shape::Dots).contains("cx=\"280.0\"") && !chart(Shape::Dots).contains("<polyline"));
     }
 }

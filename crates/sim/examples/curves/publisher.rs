@@ -6,7 +6,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, Pressure, Rhythm, RhythmConfig, RhythmPlan, RhythmRule, Verdict};
 
 use crate::Drawn;
-use crate::plot::{Axis, Curve, Figure, Shape, by_ratio, evenly};
+use crate::plot::{Axis, Curve, Figure, Shape, by_ratio, evenly, of};
 
 fn plan(rule: RhythmRule) -> Drawn<RhythmPlan> {
     Ok(RhythmConfig { rule, enforcement: Enforcement::Always, ..RhythmConfig::default() }.build()?)
@@ -56,11 +56,11 @@ pub(crate) fn delay() -> Drawn<Figure> {
             ],
         ),
         curves: vec![
-            Curve::of("paper, 10 per s", Shape::Dashed, &speeds, paper(0.1)),
-            Curve::of("paper, 1 per s", Shape::Dashed, &speeds, paper(1.0)),
-            Curve::of("paper, 1 per 10 s", Shape::Dashed, &speeds, paper(10.0)),
-            Curve::of("practical, 12th message", Shape::Line, &speeds, practical(12)),
-            Curve::of("practical, 40th message", Shape::Line, &speeds, practical(40)),
+            of("paper, 10 per s", Shape::Dashed, &speeds, paper(0.1)),
+            of("paper, 1 per s", Shape::Dashed, &speeds, paper(1.0)),
+            of("paper, 1 per 10 s", Shape::Dashed, &speeds, paper(10.0)),
+            of("practical, 12th message", Shape::Line, &speeds, practical(12)),
+            of("practical, 40th message", Shape::Line, &speeds, practical(40)),
         ],
     })
 }
