@@ -71,6 +71,41 @@ impl Histogram {
     }
 }
 
+/// The same for seconds, with their mean.
+#[derive(Clone, Debug, Default)]
+pub struct SecondsHistogram {
+    nanos: Histogram,
+    sum: f64,
+}
+
+impl SecondsHistogram {
+    /// A time was seen.
+    pub fn add(&mut self, seconds: f64) {
+        self.nanos.record((seconds * 1e9).round() as u64);
+        self.sum += seconds;
+    }
+
+    /// How many were seen.
+    pub fn count(&self) -> u64 {
+        self.nanos.total
+    }
+
+    /// Their mean; zero without any.
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count().max(1) as f64
+    }
+
+    /// The longest; zero without any.
+    pub fn max(&self) -> f64 {
+        self.nanos.largest as f64 / 1e9
+    }
+
+    /// See [`Histogram::quantile`].
+    pub fn quantile(&self, share: f64) -> f64 {
+        self.nanos.quantile(share) as f64 / 1e9
+    }
+}
+
 #[inline]
 fn index(value: u64) -> usize {
     if value < SUB {
@@ -127,6 +162,20 @@ mod tests {
     fn nothing_seen_is_zero() {
         assert_eq!(Histogram::new().quantile(0.99), 0);
         assert_eq!(Histogram::new().range(), None);
+    }
+
+    #[test]
+    fn quantiles_of_seconds_are_close_and_their_mean_is_exact() {
+        let mut histogram = SecondsHistogram::default();
+        (1..=100_000).for_each(|n| histogram.add(f64::from(n) / 1000.0));
+        for share in [0.5, 0.9, 0.99, 0.999] {
+            let exact = share * 100.0;
+            assert!((histogram.quantile(share) / exact - 1.0).abs() < 0.02, "{share}: {}", histogram.quantile(share));
+        }
+        assert_eq!((histogram.quantile(1.0), histogram.max()), (100.0, 100.0));
+        assert!((histogram.mean() - 50.0).abs() < 0.01);
+        let empty = SecondsHistogram::default();
+        assert_eq!((empty.quantile(0.5), empty.mean()), (0.0, 0.0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Means with confidence, shares and quantiles.
+//! Means with confidence, and shares; quantiles are in `histogram`.
 
 /// The mean of independent replications, with the half width of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,76 +65,6 @@ pub fn jain(shares: impl IntoIterator<Item = f64>) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (count * squares) }
 }
 
-/// Counts of values in buckets of equal ratio: quantiles within 1.6 %, from a microsecond to a day, in 8 KiB.
-#[derive(Clone, Debug)]
-pub struct Histogram {
-    buckets: Vec<u64>,
-    count: u64,
-    sum: f64,
-    max: f64,
-}
-
-const BUCKETS_PER_DOUBLING: f64 = 32.0;
-const SMALLEST: f64 = 1e-6;
-const BUCKETS: usize = 1184;
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS], count: 0, sum: 0.0, max: 0.0 }
-    }
-}
-
-impl Histogram {
-    /// Counts a value, in seconds.
-    pub fn add(&mut self, value: f64) {
-        let bucket = ((value.max(SMALLEST) / SMALLEST).log2() * BUCKETS_PER_DOUBLING) as usize;
-        self.buckets[bucket.min(BUCKETS - 1)] += 1;
-        self.count += 1;
-        self.sum += value;
-        self.max = self.max.max(value);
-    }
-
-    /// Values counted.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Their mean; zero without any.
-    pub fn mean(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
-    }
-
-    /// The largest.
-    pub fn max(&self) -> f64 {
-        self.max
-    }
-
-    /// The value that this share of all does not exceed; zero without any.
-    pub fn quantile(&self, share: f64) -> f64 {
-        let rank = (share * self.count as f64).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        for (bucket, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen >= rank && self.count > 0 {
-                // The geometric middle of the bucket, and never more than there was.
-                let middle = SMALLEST * ((bucket as f64 + 0.5) / BUCKETS_PER_DOUBLING).exp2();
-                return middle.min(self.max);
-            }
-        }
-        0.0
-    }
-
-    /// Adds another one's counts.
-    pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine += theirs;
-        }
-        self.count += other.count;
-        self.sum += other.sum;
-        self.max = self.max.max(other.max);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,19 +83,6 @@ mod tests {
         assert!((0.94..=0.96).contains(&(covered as f64 / 4000.0)), "{covered} of 4000");
         assert_eq!(Estimate::of(&[1.0]).half_width, f64::INFINITY);
         assert!((student_95(30) - student_95(31)).abs() < 0.01 && (student_95(1000) - 1.962).abs() < 0.001);
-    }
-
-    #[test]
-    fn quantiles_are_close() {
-        let mut histogram = Histogram::default();
-        (1..=100_000).for_each(|n| histogram.add(f64::from(n) / 1000.0));
-        for share in [0.5, 0.9, 0.99, 0.999] {
-            let exact = share * 100.0;
-            assert!((histogram.quantile(share) / exact - 1.0).abs() < 0.02, "{share}: {}", histogram.quantile(share));
-        }
-        assert_eq!(histogram.quantile(1.0), 100.0);
-        assert!((histogram.mean() - 50.0).abs() < 0.01);
-        assert_eq!(Histogram::default().quantile(0.5), 0.0);
     }
 
     #[test]

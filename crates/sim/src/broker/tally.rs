@@ -1,8 +1,8 @@
 //! What is counted about publishers, and the metrics that come of it.
 
 use super::device::GROUPS;
+use crate::histogram::SecondsHistogram;
 use crate::polling::Metric;
-use crate::statistics::Histogram;
 
 /// Every metric, with its unit and what it says; in the order of the reports.
 pub const METRICS: &[(&str, &str, &str)] = &[
@@ -50,7 +50,7 @@ pub(super) struct Tally {
 pub(super) struct Group {
     pub(super) offered: u64,
     pub(super) lost: u64,
-    pub(super) latency: Histogram,
+    pub(super) latency: SecondsHistogram,
 }
 
 impl Tally {

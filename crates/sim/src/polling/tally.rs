@@ -5,7 +5,8 @@ use tidegate_control::analysis::aimd::burst;
 use tidegate_control::analysis::poisson::tail;
 
 use super::config::{Polling, StepChoice};
-use crate::statistics::{Histogram, jain};
+use crate::histogram::SecondsHistogram;
+use crate::statistics::jain;
 
 /// Two groups: most clients, and the others.
 pub(super) const GROUPS: usize = 2;
@@ -20,10 +21,10 @@ pub(super) struct Tally {
     pub(super) updates: u64,
     pub(super) shed: u64,
     pub(super) lost: u64,
-    pub(super) latency: Histogram,
-    pub(super) time_to_success: Histogram,
-    pub(super) gap: Histogram,
-    pub(super) outdated: Histogram,
+    pub(super) latency: SecondsHistogram,
+    pub(super) time_to_success: SecondsHistogram,
+    pub(super) gap: SecondsHistogram,
+    pub(super) outdated: SecondsHistogram,
     pub(super) detected: u64,
     /// Answered checks that showed losses, and how many those were.
     pub(super) lossy: u64,
@@ -31,7 +32,7 @@ pub(super) struct Tally {
     pub(super) detection_sum: f64,
     /// When the first request of all was sent, and how long after it each client had its first answer.
     pub(super) first_sent: Option<f64>,
-    pub(super) first_answer: Histogram,
+    pub(super) first_answer: SecondsHistogram,
     pub(super) stale: [Stale; GROUPS],
     pub(super) useful_of: [u64; GROUPS],
     /// Second by second, from the beginning.
