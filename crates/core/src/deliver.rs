@@ -10,6 +10,7 @@ use crate::cache::Target;
 use crate::classes::{ClassId, OnFull, PriorityMode};
 use crate::connect::may;
 use crate::connection::Connection;
+use crate::crowding::Crowding;
 use crate::event::Stats;
 use crate::face::{Frames, OutgoingPublication};
 use crate::gate::Kind;
@@ -152,6 +153,7 @@ impl ShardState {
         if is_turned_away && !target.is_latest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
+            Crowding::note(&mut session.crowding, message.publication.origin, now);
             let is_lasting = |queue: &Queue| queue.full.is_some_and(|full| full.lasts(queue.len(), now));
             let is_closed = is_own_loss && session.queue.as_deref().is_some_and(is_lasting);
             self.saturation.note_turned_away(if is_closed { Door::Closed } else { Door::Ajar });
@@ -166,16 +168,19 @@ impl ShardState {
         let paging = Paging { window, turn: self.journal.turn() };
         let held_before = session.queue.as_ref().and_then(|queue| queue.held_turn());
         let (journal, kept) = (&mut self.journal, session.kept);
-        let mut ledger = core::mem::take(&mut session.ledger);
+        let (mut ledger, mut crowding) = (core::mem::take(&mut session.ledger), session.crowding.take());
         let mut is_own_lost = false;
         session.with_queue(&mut self.stats, |queue, stats| {
             queue.offer(queued, &settings.priority, bounds, paging, |lost, gone| {
                 is_own_lost |= gone != Gone::Conflated && lost.may_be_of(origin);
                 journal.dequeue_item(kept, &lost);
                 note_lost(&mut ledger, stats, &lost, gone);
+                if gone != Gone::Conflated {
+                    Crowding::note(&mut crowding, lost.origin(), now);
+                }
             });
         });
-        session.ledger = ledger;
+        (session.ledger, session.crowding) = (ledger, crowding);
         if is_own_lost {
             self.saturation.note_crowded();
         } else {
@@ -259,6 +264,9 @@ impl ShardState {
             let (session, class) = (connection.session, copy.publication.standing.class);
             if connection.outbox.len() > self.settings.outbox_bytes_max {
                 self.lose_delivery(session, Loss::OutboxFull, class);
+                if let Some(session) = self.sessions.get_mut(session) {
+                    Crowding::note(&mut session.crowding, copy.publication.origin, copy.now);
+                }
                 return SendOutcome::Done;
             }
         }

@@ -13,6 +13,7 @@ pub mod classes;
 mod close;
 mod connect;
 mod connection;
+mod crowding;
 mod deliver;
 mod drain;
 pub mod event;

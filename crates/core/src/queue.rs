@@ -105,6 +105,14 @@ impl Item {
         }
     }
 
+    /// Whose it is; 0 if that is not known.
+    pub(crate) fn origin(&self) -> u64 {
+        match self {
+            Self::Message(queued) => queued.message.origin(),
+            Self::Paged(_) => 0,
+        }
+    }
+
     /// Whether it is of this publisher; of what is on disk that is not known.
     pub(crate) fn may_be_of(&self, origin: u64) -> bool {
         match self {

@@ -1,5 +1,7 @@
 //! What an operator may ask a shard about its clients. Read only; the driver asks between two turns.
 
+mod receiver;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,17 +16,20 @@ use crate::ledger::Ledger;
 use crate::limits::{CALM, FILTERS_SHOWN_MAX, SLOTS_PER_PAGE};
 use crate::session::Session;
 use crate::state::ShardState;
+pub use receiver::{CrowdingFlow, ReceiverReport};
 
 /// A client: connected, or away with a session that is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientReport {
     /// Its identifier.
     pub client_id: Arc<str>,
+    /// Its number among the publishers of all shards.
+    pub origin: u64,
     /// Who it is, and where it came in last.
     pub identity: Identity,
     /// Its connection; none while it is away.
     pub link: Option<LinkReport>,
-    /// How it stands with the gate of publishers.
+    /// How it stands with the gate of publishers; if well, how it does as a receiver.
     pub state: ClientState,
     /// Messages per second over the last ten seconds ([`RATE_WINDOW`](crate::RATE_WINDOW)). None if that is not watched.
     pub rate: Option<f64>,
@@ -32,6 +37,8 @@ pub struct ClientReport {
     pub delay: Duration,
     /// What is known of it as a publisher; none if it has not published of late, or nobody is slowed here.
     pub publisher: Option<PublisherReport>,
+    /// How it does as a receiver.
+    pub receiver: ReceiverReport,
     /// The class of its latest message, by name; none if it has not published.
     pub class: Option<Box<str>>,
     /// Messages that wait for it, and their bytes.
@@ -59,19 +66,23 @@ pub struct LinkReport {
     pub stalled_since: Option<Timestamp>,
 }
 
-/// How a client stands with the gate of publishers.
+/// How a client does, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientState {
     /// Its messages pass.
     Ok,
     /// It has no connection.
     Away,
+    /// It takes less than comes for it: what is for it waits.
+    Slow,
     /// Its messages have to wait.
     Slowed,
     /// Some of its messages are refused or dropped.
     BackedOff,
     /// Its connection is not read.
     Paused,
+    /// Messages for it are lost, because it takes less than comes for it.
+    Losing,
 }
 
 impl ClientState {
@@ -80,10 +91,17 @@ impl ClientState {
         match self {
             Self::Ok => "ok",
             Self::Away => "away",
+            Self::Slow => "slow",
             Self::Slowed => "slowed",
             Self::BackedOff => "backed-off",
             Self::Paused => "paused",
+            Self::Losing => "losing",
         }
+    }
+
+    /// Whether its own messages wait, are refused, or are not read.
+    pub fn is_held_back(self) -> bool {
+        matches!(self, Self::Slowed | Self::BackedOff | Self::Paused)
     }
 }
 
@@ -126,8 +144,10 @@ impl ShardState {
     pub(crate) fn client(&self, client_id: &str, now: Timestamp) -> Option<ClientDetail> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
         let filters = session.subscriptions.iter().take(FILTERS_SHOWN_MAX);
+        let mut client = self.describe(session, now);
+        client.receiver.look_into_queue(session);
         Some(ClientDetail {
-            client: self.describe(session, now),
+            client,
             filters: filters.map(|(filter, wish)| (filter.clone(), wish.qos)).collect(),
             session_expiry: session.expiry,
             expires_at: session.expires_at,
@@ -138,14 +158,21 @@ impl ShardState {
         let connection = session.conn.and_then(|conn| self.connections.get(conn));
         let publisher = self.publisher_report(session, now);
         let until = publisher.and_then(|publisher| publisher.slowed_until);
-        let state = match (connection, &publisher) {
+        let receiver = ReceiverReport::of(session, connection, &self.settings, now);
+        let as_publisher = match (connection, &publisher) {
             (None, _) => ClientState::Away,
             (Some(connection), _) if connection.pause.is_some_and(|pause| !pause.is_brief) => ClientState::Paused,
             (_, Some(publisher)) => state_of(publisher, now),
             _ => ClientState::Ok,
         };
+        let state = match as_publisher {
+            ClientState::Ok if receiver.is_losing => ClientState::Losing,
+            ClientState::Ok if receiver.is_slow => ClientState::Slow,
+            state => state,
+        };
         ClientReport {
             client_id: Arc::clone(&session.client_id),
+            origin: session.origin,
             identity: session.identity.clone(),
             link: connection.map(|connection| LinkReport {
                 protocol: connection.face.protocol(),
@@ -158,6 +185,7 @@ impl ShardState {
             rate: publisher.as_ref().map(|publisher| publisher.rate),
             delay: until.map_or(Duration::ZERO, |until| until.since(now)),
             publisher,
+            receiver,
             class: session.class.and_then(|class| self.settings.priority.classes.get(class)).map(|it| it.name.clone()),
             queued: (session.queue_len(), session.queue_bytes()),
             inflight: session.under_way(),

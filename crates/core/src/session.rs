@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::access::Identity;
 use crate::classes::ClassId;
+use crate::crowding::Crowding;
 use crate::event::Stats;
 use crate::gate::hold::HoldQueue;
 use crate::ledger::Ledger;
@@ -65,6 +66,8 @@ pub(crate) struct Session {
     pub(crate) wake_at: Option<Timestamp>,
     /// What waits for it beyond that; none if nothing does.
     pub(crate) queue: Option<Box<Queue>>,
+    /// Whose messages were lost for want of room; none if none ever was.
+    pub(crate) crowding: Option<Box<Crowding>>,
     /// Bytes of that which are counted as those of somebody who is away; see `gate::absent`.
     pub(crate) absent_bytes: usize,
     /// Its number in the store; 0 if it does not outlive the process.
@@ -208,6 +211,7 @@ impl Session {
             held: None,
             wake_at: None,
             queue: None,
+            crowding: None,
             absent_bytes: 0,
             kept: 0,
             kept_turn: 0,

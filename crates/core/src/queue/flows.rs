@@ -98,6 +98,22 @@ pub(crate) struct Share {
 }
 
 impl Queue {
+    /// Whose messages wait, the most first, so many publishers at most. Those of nobody in particular are not named.
+    pub(crate) fn waiting_by_origin(&self, most: usize) -> Vec<(u64, u64)> {
+        let mut by: HashMap<u64, u64, FixedState> = HashMap::with_hasher(FixedState::default());
+        if let Some(flow) = self.line_flow.filter(|_| !self.line.is_empty()) {
+            by.insert(flow.origin(), self.line.len() as u64);
+        }
+        for (flow, place) in self.flows.iter().flat_map(|flows| &flows.places) {
+            let waiting = self.flows.as_ref().map_or(0, |flows| flows.scheduler.flow_len(*place));
+            *by.entry(flow.origin()).or_default() += u64::from(waiting);
+        }
+        let mut by: Vec<(u64, u64)> = by.into_iter().filter(|(origin, count)| *origin != 0 && *count > 0).collect();
+        by.sort_unstable_by_key(|(origin, count)| (core::cmp::Reverse(*count), *origin));
+        by.truncate(most);
+        by
+    }
+
     /// What the publisher of a message has of this queue.
     pub(crate) fn share_of(&self, publication: &Publication<'_>) -> Share {
         let flow = QueueFlow::of_publication(publication);

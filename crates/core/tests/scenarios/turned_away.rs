@@ -63,6 +63,34 @@ fn of_a_flood_into_a_full_queue_little_is_kept_for_a_moment_and_the_rare_get_in(
     assert!(seen, "the rare are next");
 }
 
+/// Nothing is known of this flooder yet: its receiver's trouble has a name all the same, and ends with it.
+#[test]
+fn a_receiver_that_loses_is_called_so_and_names_the_newcomer_whose_messages_those_are() {
+    for shards in [1, 2] {
+        let mut net = Net::with(shards, small(1000), Open);
+        let (flooder, rare) = (net.v5("flooder"), net.v5("rare"));
+        let mut reader = SlowReader::new(&mut net, "#", 0);
+        for _ in 0..20 {
+            flood(&mut net, flooder, &block("flood", 0), 5);
+            net.publish(rare, "rare", "x", 0, false, 0);
+        }
+        let report = |net: &Net, id: &str| net.shards[shard_of(id, shards)].client(id, net.now).unwrap().client;
+        let (slow, guilty) = (report(&net, "reader"), report(&net, "flooder"));
+        assert_eq!(slow.state, ClientState::Losing, "{shards} shards");
+        let first = slow.receiver.crowding[0];
+        assert_eq!(first.origin, guilty.origin);
+        assert_eq!(first.lost, slow.receiver.lost_of_late, "none of the rare: {:?}", slow.receiver);
+        assert!(first.waiting > 900 && slow.receiver.fill > 0.9, "{:?}", slow.receiver);
+        assert_eq!(guilty.publisher.unwrap().usual, None, "a newcomer");
+        for _ in 0..100 {
+            reader.look(&mut net, 1_000_000);
+            net.pass(MILLI);
+        }
+        net.live(Duration::from_secs(11));
+        assert_eq!(report(&net, "reader").state, ClientState::Ok, "{shards} shards");
+    }
+}
+
 #[test]
 fn who_goes_on_sending_what_nobody_has_room_for_is_read_slower_and_not_locked_out() {
     for qos in [0, 1] {

@@ -1,0 +1,128 @@
+//! Whose messages a receiver loses for want of room: a short tally by publisher, of the last ten to twenty seconds.
+//!
+//! Told by `deliver`, read by `report`. Knows publishers by their number alone ([`Session::origin`]); names are for whoever
+//! asks all shards. Time is an argument. Of many publishers the most frequent are counted, each never as more than it was.
+//!
+//! [`Session::origin`]: crate::session::Session
+
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+
+/// How long one count lasts; what is told is of this one and the one before.
+const TALLY_TIME: Duration = Duration::from_secs(10);
+/// Publishers that are told apart. Who fills a queue is one of a few; this is what one look at a line of cache or two costs.
+const TALLIED_MAX: usize = 8;
+
+/// What a receiver has lost of late.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowding {
+    since: Timestamp,
+    last: Timestamp,
+    now: Tally,
+    before: Tally,
+    /// Whether `before` is a whole one: the time that rates are about.
+    has_before: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    all: u64,
+    by: [(u64, u64); TALLIED_MAX],
+}
+
+impl Crowding {
+    /// A receiver has lost a message of this publisher; 0 if nobody knows whose.
+    pub(crate) fn note(crowding: &mut Option<alloc::boxed::Box<Self>>, origin: u64, now: Timestamp) {
+        let crowding = crowding.get_or_insert_with(|| alloc::boxed::Box::new(Self::new(now)));
+        crowding.go_on(now);
+        crowding.last = now;
+        crowding.now.note(origin);
+    }
+
+    fn new(now: Timestamp) -> Self {
+        Self { since: now, last: now, now: Tally::default(), before: Tally::default(), has_before: false }
+    }
+
+    fn go_on(&mut self, now: Timestamp) {
+        let passed = now.since(self.since);
+        if passed >= 2 * TALLY_TIME {
+            *self = Self::new(now);
+        } else if passed >= TALLY_TIME {
+            (self.before, self.now, self.has_before) = (self.now, Tally::default(), true);
+            self.since = self.since + TALLY_TIME;
+        }
+    }
+
+    /// When the latest was lost.
+    pub(crate) fn last(&self) -> Timestamp {
+        self.last
+    }
+
+    /// How many were lost of late, and a second; and of whom, the most first.
+    pub(crate) fn of_late(&self, now: Timestamp) -> (u64, f64, alloc::vec::Vec<(u64, u64)>) {
+        let mut this = self.clone();
+        this.go_on(now);
+        let before = if this.has_before { TALLY_TIME } else { Duration::ZERO };
+        let time = (before + now.since(this.since)).max(Duration::from_secs(1));
+        let all = this.now.all + this.before.all;
+        let mut by = alloc::vec::Vec::new();
+        for (origin, count) in this.now.by.into_iter().chain(this.before.by).filter(|(_, count)| *count > 0) {
+            match by.iter_mut().find(|(other, _)| *other == origin) {
+                Some((_, sum)) => *sum += count,
+                None => by.push((origin, count)),
+            }
+        }
+        by.sort_unstable_by_key(|(origin, count)| (core::cmp::Reverse(*count), *origin));
+        (all, all as f64 / time.as_secs_f64(), by)
+    }
+}
+
+impl Tally {
+    fn note(&mut self, origin: u64) {
+        self.all += 1;
+        if let Some((_, count)) = self.by.iter_mut().find(|(other, count)| *other == origin && *count > 0) {
+            *count += 1;
+            return;
+        }
+        // A newcomer takes the place of the rarest, and does not inherit its count: nobody is blamed for others.
+        if let Some(rarest) = self.by.iter_mut().min_by_key(|(_, count)| *count) {
+            *rarest = (origin, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: f64) -> Timestamp {
+        Timestamp::from_secs_f64(secs)
+    }
+
+    #[test]
+    fn who_is_lost_the_most_comes_first_and_nobody_is_blamed_for_others() {
+        let mut crowding = None;
+        for n in 0..10_000_u32 {
+            let origin = if n % 10 == 0 { 1000 + u64::from(n) } else { 7 };
+            Crowding::note(&mut crowding, origin, at(f64::from(n) / 1000.0));
+        }
+        let (all, rate, by) = crowding.unwrap().of_late(at(10.0));
+        assert_eq!(all, 10_000);
+        assert!((900.0..=1100.0).contains(&rate), "{rate}");
+        assert_eq!(by[0], (7, 9000));
+        assert!(by[1..].iter().all(|(_, count)| *count <= 1), "{by:?}");
+    }
+
+    #[test]
+    fn what_was_long_ago_is_forgotten() {
+        let mut crowding = None;
+        for n in 0..100_u32 {
+            Crowding::note(&mut crowding, 7, at(f64::from(n) / 100.0));
+        }
+        let crowding = crowding.unwrap();
+        assert_eq!(crowding.of_late(at(15.0)).0, 100, "in the count before");
+        assert_eq!(crowding.of_late(at(25.0)).0, 0);
+        assert_eq!(crowding.last(), at(0.99));
+    }
+}
