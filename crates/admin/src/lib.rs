@@ -6,6 +6,7 @@
 //!
 //! It decides nothing: reload and drain are the process's own, behind [`ProcessControl`].
 
+mod alarms;
 mod ask;
 mod audit;
 mod body;
@@ -34,6 +35,7 @@ mod process_control;
 mod routes;
 mod server;
 mod session;
+mod situation;
 mod space;
 mod state;
 mod status;
@@ -41,6 +43,7 @@ mod system;
 mod topics;
 mod trace;
 mod view;
+mod watch;
 mod why;
 
 pub use otlp::{Otlp, OtlpCollector};

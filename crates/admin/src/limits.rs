@@ -51,8 +51,9 @@ pub(crate) const ROWS_MAX: usize = 1000;
 /// Rows in one answer when nothing is said.
 pub(crate) const ROWS_USUAL: usize = 100;
 
-/// Walks over all clients at the same time. A walk asks shards for some 200 µs in each of their turns.
-pub(crate) const WALKS_MAX: usize = 2;
+/// Walks over all clients at the same time: two of operators and the one of `watch`. A walk asks shards for some 200 µs in
+/// each of their turns.
+pub(crate) const WALKS_MAX: usize = 3;
 
 /// Time for a shard to answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,6 +79,8 @@ pub(crate) const FEED_TIME: Duration = Duration::from_secs(100);
 /// Time between two looks at the counters, and least time between two walks for the top lists.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 pub(crate) const TOP_TICKS: u32 = 2;
+/// The same while nothing is wrong and nobody listens.
+pub(crate) const CALM_TICKS: u32 = 10;
 
 /// A walk for the top lists takes at most this part of the time: whoever has a million clients gets lists less often.
 pub(crate) const TOP_SHARE: u32 = 50;

@@ -1,23 +1,22 @@
 //! The look at the counters, once a second: into the history, and to the pages that listen.
 //!
 //! What is told is written once for all listeners. Nobody is waited for: whoever has not taken the last few messages
-//! misses this one. Top lists need a walk over all clients, so they are gathered only while somebody listens.
+//! misses this one. Top lists come from the looks of `watch`.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidegate_core::event::{LedgerSide, Stats};
-use tidegate_core::report::{ClientReport, ClientState};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::ask::walk;
 use crate::history::{History, Point};
-use crate::limits::{FEED_MESSAGES_MAX, FEED_TIME, TICK, TOP_ROWS, TOP_SHARE, TOP_TICKS};
+use crate::limits::{FEED_MESSAGES_MAX, FEED_TIME, TICK};
 use crate::state::{AdminState, lock};
-use crate::{status, trace, view};
+use crate::watch::WatchPace;
+use crate::{status, trace, watch};
 
 /// What is kept for pages, and who listens.
 #[derive(Debug, Default)]
@@ -61,7 +60,7 @@ impl Live {
 pub(crate) async fn run(state: Arc<AdminState>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut before, mut until_top) = ((Instant::now(), state.handle.stats()), 0);
+    let (mut before, mut pace) = ((Instant::now(), state.handle.stats()), WatchPace::default());
     loop {
         ticks.tick().await;
         let now = (Instant::now(), state.handle.stats());
@@ -69,25 +68,22 @@ pub(crate) async fn run(state: Arc<AdminState>) {
         if seconds > 0.0 {
             lock(&state.live.history).push(point(&state, &now.1, &before.1, seconds));
         }
+        let is_urgent = watch::is_urgent(&state, &now.1, &before.1);
         before = now;
         // Whoever asks for rates later gets those of the last second or two, not since somebody asked before.
         state.stats();
         trace::forget(&state);
-        if !state.live.has_listeners() {
-            until_top = 0;
-            continue;
+        let has_listeners = state.live.has_listeners();
+        if has_listeners {
+            state.live.tell("tick", &status::summary(&state));
         }
-        state.live.tell("tick", &status::summary(&state));
-        if until_top > 0 {
-            until_top -= 1;
-            continue;
+        if pace.is_due(has_listeners || is_urgent) {
+            let began = Instant::now();
+            if let Some(top) = watch::look(&state).await {
+                state.live.tell("top", &top);
+            }
+            pace.note(began);
         }
-        let began = Instant::now();
-        if let Some(top) = top(&state).await {
-            state.live.tell("top", &top);
-        }
-        let rest = began.elapsed() * TOP_SHARE;
-        until_top = (TOP_TICKS - 1).max(u32::try_from(rest.as_secs()).unwrap_or(u32::MAX));
     }
 }
 
@@ -101,45 +97,14 @@ fn point(state: &AdminState, stats: &Stats, before: &Stats, seconds: f64) -> Poi
         rate(|stats| stats.publish_passed),
         rate(|stats| stats.delivered),
         rate(|stats| status::lost(stats, LedgerSide::In) + status::lost(stats, LedgerSide::Out)),
-        rate(|stats| stats.publish_refused),
+        rate(status::refused),
         rate(|stats| stats.bytes_received),
         rate(|stats| stats.bytes_sent),
         stats.connections as f64,
-        stats.clients_held as f64,
+        state.handle.watch().publishers_throttled.max(stats.clients_held) as f64,
         stats.held_messages as f64,
         stats.queued_messages as f64,
         pressure.memory_used as f64,
     ];
     Point { at, values }
-}
-
-/// Who talks the most, for whom the most waits, and who is slowed.
-async fn top(state: &AdminState) -> Option<Value> {
-    let (mut talkers, mut queues, mut slowed) = (Vec::new(), Vec::new(), 0_usize);
-    let seen = walk(state, |client| {
-        slowed += usize::from(!matches!(client.state, ClientState::Ok | ClientState::Away));
-        let (rate, queue) = (client.rate.unwrap_or(0.0), client.queued.0);
-        if rate > 0.0 {
-            insert(&mut talkers, rate, &client);
-        }
-        if queue > 0 {
-            insert(&mut queues, queue as f64, &client);
-        }
-    })
-    .await;
-    // Others are walking: next time.
-    seen.ok()?;
-    let rows = |list: Vec<(f64, ClientReport)>| -> Vec<Value> {
-        list.iter().map(|(_, client)| view::client(state, client)).collect()
-    };
-    Some(json!({ "talkers": rows(talkers), "queues": rows(queues), "slowed": slowed }))
-}
-
-/// Into its place in a short list, the largest first.
-fn insert(list: &mut Vec<(f64, ClientReport)>, value: f64, client: &ClientReport) {
-    let place = list.partition_point(|(other, _)| *other >= value);
-    if place < TOP_ROWS {
-        list.insert(place, (value, client.clone()));
-        list.truncate(TOP_ROWS);
-    }
 }

@@ -7,11 +7,12 @@ use std::time::UNIX_EPOCH;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use tidegate_broker::{ExtraMetric, Handle, PressureReport};
-use tidegate_core::event::{ClassStats, LedgerSide, Stats};
+use tidegate_broker::{ExtraMetric, Handle, PressureReport, WatchReport};
+use tidegate_core::event::{ClassStats, Stats};
 use tidegate_core::ledger::Loss;
 use tidegate_core::measures::{CLOSED, Measures};
 
+use crate::alarms::AlarmKind;
 use crate::exposition::{Buckets, Family, MetricKind, MetricsPage};
 use crate::limits::LISTENERS_MAX;
 use crate::metrics_parts as parts;
@@ -37,6 +38,7 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
     let (classes, transitions) = (handle.classes(), handle.transitions());
     let (stats, pressure) = (handle.stats(), handle.pressure());
     clients(&mut page, &stats, handshakes);
+    trouble(&mut page, &stats, &handle.watch());
     messages(&mut page, &stats, &classes);
     load(&mut page, &stats, &pressure, &transitions);
     measures(&mut page, &handle.measures(), &classes);
@@ -74,26 +76,43 @@ fn clients(page: &mut MetricsPage, stats: &Stats, handshakes: usize) {
     page.gauge("subscriptions", "Subscriptions.", stats.subscriptions);
     page.gauge("retained_messages", "Retained messages.", stats.retained_messages);
     page.gauge("retained_bytes", "Bytes of retained messages.", stats.retained_bytes);
-    page.gauge("publishers_throttled", "Clients of whom messages are held.", stats.clients_held);
-    page.gauge("clients_slow", "Clients that do not take what waits for them.", stats.clients_slow);
+}
+
+/// Who is in trouble, as of the last look at all clients: ten seconds old at most, two while counters speak of trouble.
+fn trouble(page: &mut MetricsPage, stats: &Stats, watch: &WatchReport) {
+    let throttled = watch.publishers_throttled.max(stats.clients_held);
+    let help = "Publishers that are refused, not read, or have to wait.";
+    page.gauge("publishers_throttled", help, throttled);
+    page.gauge(
+        "clients_slow",
+        "Receivers that take less than comes for them, and do not lose yet.",
+        watch.clients_slow,
+    );
+    page.gauge("clients_losing", "Receivers whose messages are lost for want of room.", watch.clients_losing);
+    let family = page.family("alarms", MetricKind::Gauge, "Alarms that are raised, by kind.");
+    for kind in AlarmKind::ALL {
+        let count = watch.alarms.iter().find(|(name, _)| *name == kind.name()).map_or(0, |(_, count)| *count);
+        family.put([("kind", kind.name())], count);
+    }
 }
 
 fn messages(page: &mut MetricsPage, stats: &Stats, classes: &[String]) {
     page.counter("messages_received", "PUBLISH packets received.", stats.publish_received);
     by_class(page, stats, classes);
-    let help = "Messages and deliveries that went nowhere, by reason.";
+    let help = "Messages and deliveries that were lost, and nobody was told, by reason.";
     let family = page.family("messages_dropped", MetricKind::Counter, help);
     for loss in dropped() {
         family.put([("reason", reason(loss))], loss.count(stats));
     }
     family.put([("reason", "shard_full")], stats.dropped_shard_full);
-    let help = "Messages that were refused, and the publisher told, by limit.";
+    let help = "Messages that were refused, and their sender told so, by limit.";
     let family = page.family("publish_rejected", MetricKind::Counter, help);
     for (limit, loss) in [
         ("acl", Loss::Denied),
         ("protocol", Loss::Rejected),
         ("backoff", Loss::Refused),
         ("memory", Loss::MemoryIn),
+        ("class", Loss::ClassRefused),
         ("store_error", Loss::StoreError),
     ] {
         family.put([("limit", limit)], loss.count(stats));
@@ -201,7 +220,7 @@ fn by_class(page: &mut MetricsPage, stats: &Stats, classes: &[String]) {
         ("messages_delivered", MetricKind::Counter, "Deliveries written at QoS 0, or acknowledged.", |class| {
             class.delivered
         }),
-        ("deliveries_dropped", MetricKind::Counter, "Deliveries that went nowhere.", |class| class.dropped),
+        ("deliveries_dropped", MetricKind::Counter, "Deliveries that were lost.", |class| class.dropped),
         (
             "deliveries_waiting",
             MetricKind::Gauge,
@@ -219,13 +238,7 @@ fn by_class(page: &mut MetricsPage, stats: &Stats, classes: &[String]) {
 
 /// Losses that are drops: those that nobody is told about, or that were for a receiver.
 fn dropped() -> impl Iterator<Item = Loss> {
-    let is_told = |loss: &Loss| {
-        matches!(
-            loss,
-            Loss::Repeated | Loss::Denied | Loss::Rejected | Loss::Refused | Loss::MemoryIn | Loss::StoreError
-        )
-    };
-    Loss::ALL.into_iter().filter(move |loss| loss.side() == LedgerSide::Out || !is_told(loss))
+    Loss::ALL.into_iter().filter(|loss| *loss != Loss::Repeated && !loss.is_refusal())
 }
 
 fn reason(loss: Loss) -> &'static str {
@@ -255,6 +268,7 @@ pub(crate) fn example() -> MetricsPage {
     measured.ack_latency[0][4].note(std::time::Duration::from_secs(500));
     let mut page = MetricsPage::default();
     clients(&mut page, &stats, 3);
+    trouble(&mut page, &stats, &WatchReport::default());
     messages(&mut page, &stats, &classes);
     load(&mut page, &stats, &pressure, &[0, 1, 2, 3, 4]);
     measures(&mut page, &measured, &classes);

@@ -47,6 +47,7 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     act("delete", "/api/v1/clients/{id}", "End its connection (0x98)", &[], &[]),
     get("/api/v1/clients/{id}/why", "What happened to a client, in words and in numbers", &[]),
     get("/api/v1/drops", "What was lost, why, and by whom", &[]),
+    get("/api/v1/alarms", "Alarms that are raised, and the last that are over", &[]),
     get("/api/v1/classes", "What became of the messages of each class", &[]),
     get("/api/v1/topics", "What is published to, by a sample", &[]),
     get("/api/v1/retained", "Retained messages that match a filter", &["filter", "cursor"]),

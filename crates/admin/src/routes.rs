@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::state::AdminState;
 use crate::{
     audit, clients, control, demo, events, metrics, openapi, page, process, session, space, status, system, topics,
-    trace, why,
+    trace, watch, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
@@ -27,6 +27,7 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/clients/{id}", get(clients::show).merge(delete(clients::kick))),
         ("/api/v1/clients/{id}/why", get(why::show)),
         ("/api/v1/drops", get(status::drops)),
+        ("/api/v1/alarms", get(watch::show)),
         ("/api/v1/classes", get(status::show_classes)),
         ("/api/v1/topics", get(topics::topics)),
         ("/api/v1/retained", get(topics::retained)),

@@ -18,6 +18,7 @@ use crate::password::PasswordProof;
 use crate::process_control::{Certificate, ProcessControl};
 use crate::session::Sessions;
 use crate::trace::TraceRecording;
+use crate::watch::Watch;
 
 pub(crate) struct AdminState {
     pub(crate) handle: Handle,
@@ -29,6 +30,8 @@ pub(crate) struct AdminState {
     pub(crate) sessions: Sessions,
     pub(crate) audit: Audit,
     pub(crate) live: Live,
+    /// What is wrong, and which alarms are raised.
+    pub(crate) watch: Mutex<Watch>,
     /// Places for pages that listen.
     pub(crate) listeners: Arc<Semaphore>,
     /// The recording that is under way.
@@ -63,6 +66,7 @@ impl AdminState {
             sessions: Sessions::new(),
             audit: Audit::default(),
             live: Live::default(),
+            watch: Mutex::default(),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
             trace: Mutex::default(),
             certificates: Mutex::default(),

@@ -14,7 +14,7 @@ use crate::clients::{worst, worst_closed};
 use crate::openapi::{DOCS, EndpointDoc};
 use crate::problem::{Answered, json_of};
 use crate::process_control::ListenerStatus;
-use crate::state::AdminState;
+use crate::state::{AdminState, lock};
 use crate::view;
 
 /// Clients named in an account of losses.
@@ -43,6 +43,7 @@ pub(crate) fn summary(state: &AdminState) -> Value {
     let (stats, before, seconds) = state.stats();
     let rate = |of: fn(&Stats) -> u64| view::rounded(of(&stats).saturating_sub(of(&before)) as f64 / seconds);
     let (sockets, handshakes) = state.handle.sockets();
+    let watch = state.handle.watch();
     json!({
         "version": VERSION,
         "uptime_s": state.handle.now().as_nanos() / 1_000_000_000,
@@ -61,6 +62,7 @@ pub(crate) fn summary(state: &AdminState) -> Value {
             "received": rate(|stats| stats.publish_received),
             "passed": rate(|stats| stats.publish_passed),
             "delivered": rate(|stats| stats.delivered),
+            "refused": rate(refused),
             "lost": rate(|stats| lost(stats, LedgerSide::In) + lost(stats, LedgerSide::Out)),
             "bytes_received": rate(|stats| stats.bytes_received),
             "bytes_sent": rate(|stats| stats.bytes_sent),
@@ -75,9 +77,25 @@ pub(crate) fn summary(state: &AdminState) -> Value {
             "retained_bytes": stats.retained_bytes,
         },
         "classes": classes(&state.handle.classes(), &stats),
-        "publishers_throttled": stats.clients_held,
-        "clients_slow": stats.clients_slow,
+        "publishers_throttled": watch.publishers_throttled.max(stats.clients_held),
+        "clients_slow": watch.clients_slow,
+        "clients_losing": watch.clients_losing,
+        "bans": state.handle.bans().len(),
+        "now": now(state),
         "ledger": ledger(&stats),
+    })
+}
+
+/// The one sentence, and the alarms that are raised.
+fn now(state: &AdminState) -> Value {
+    let situation = std::sync::Arc::clone(&lock(&state.watch).situation);
+    let sentence = situation.sentence();
+    json!({
+        "mood": sentence.mood.name(),
+        "text": sentence.text,
+        "next": sentence.next,
+        "client": sentence.client,
+        "alarms": crate::watch::alarms(state)["alarms"],
     })
 }
 
@@ -150,9 +168,14 @@ fn ledger(stats: &Stats) -> Value {
     })
 }
 
-/// Repetitions are not losses.
+/// What was refused: its sender was told.
+pub(crate) fn refused(stats: &Stats) -> u64 {
+    Loss::ALL.iter().filter(|loss| loss.is_refusal()).map(|loss| loss.count(stats)).sum()
+}
+
+/// What was lost: nobody was told. Repetitions are not losses.
 pub(crate) fn lost(stats: &Stats, side: LedgerSide) -> u64 {
-    let counts = |loss: &&Loss| loss.side() == side && **loss != Loss::Repeated;
+    let counts = |loss: &&Loss| loss.side() == side && **loss != Loss::Repeated && !loss.is_refusal();
     Loss::ALL.iter().filter(counts).map(|loss| loss.count(stats)).sum()
 }
 
@@ -164,6 +187,7 @@ pub(crate) async fn drops(State(state): State<Arc<AdminState>>) -> Answered {
             let new = loss.count(&stats).saturating_sub(loss.count(&before));
             json!({
                 "reason": loss.name(),
+                "word": if loss.is_refusal() { "refused" } else { "lost" },
                 "side": if loss.side() == LedgerSide::In { "in" } else { "out" },
                 "messages": loss.count(&stats),
                 "rate": view::rounded(new as f64 / seconds),
@@ -173,6 +197,7 @@ pub(crate) async fn drops(State(state): State<Arc<AdminState>>) -> Answered {
         .collect();
     reasons.push(json!({
         "reason": "dropped_shard_full",
+        "word": "lost",
         "side": "between",
         "messages": stats.dropped_shard_full,
         "rate": view::rounded(stats.dropped_shard_full.saturating_sub(before.dropped_shard_full) as f64 / seconds),

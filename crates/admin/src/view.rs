@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
+use tidegate_broker::OperatorSetting;
 use tidegate_broker::ask::Closed;
+use tidegate_core::Whom;
 use tidegate_core::event::LedgerSide;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport};
@@ -23,7 +25,8 @@ pub(crate) fn client(state: &AdminState, client: &ClientReport) -> Value {
         "state": client.state.name(),
         "class": client.class.as_deref(),
         "rate": client.rate.map(rounded),
-        "learned_rate": learned_rate(client).map(rounded),
+        "learned_rate": usual_rate(state, client).map(rounded),
+        "limit_rate": limit_of(state, client).map(|(_, rate)| rounded(rate)),
         "delay_ms": millis(client.delay),
         "held": publisher.map_or(0, |publisher| publisher.held),
         "queue_messages": client.queued.0,
@@ -34,7 +37,8 @@ pub(crate) fn client(state: &AdminState, client: &ClientReport) -> Value {
         "received": client.ledger.received,
         "passed": client.ledger.passed,
         "delivered": client.ledger.delivered,
-        "lost_in": client.ledger.lost_on(LedgerSide::In),
+        "refused": client.ledger.refused(),
+        "lost_in": lost_in(&client.ledger),
         "lost_out": client.ledger.lost_on(LedgerSide::Out),
         "drops": drops(&client.ledger),
         "bytes_received": client.ledger.bytes_received,
@@ -104,7 +108,8 @@ pub(crate) fn closed(state: &AdminState, closed: &Closed) -> Value {
         "reason": &*closed.why,
         "received": parting.ledger.received,
         "delivered": parting.ledger.delivered,
-        "lost_in": parting.ledger.lost_on(LedgerSide::In),
+        "refused": parting.ledger.refused(),
+        "lost_in": lost_in(&parting.ledger),
         "lost_out": parting.ledger.lost_on(LedgerSide::Out),
         "drops": drops(&parting.ledger),
         "bytes_received": parting.ledger.bytes_received,
@@ -112,12 +117,33 @@ pub(crate) fn closed(state: &AdminState, closed: &Closed) -> Value {
     })
 }
 
-/// Messages of this client that were lost, on whichever side.
-pub(crate) fn drops(ledger: &Ledger) -> u64 {
-    ledger.lost_on(LedgerSide::In) + ledger.lost_on(LedgerSide::Out)
+/// Messages that it sent and that were lost: nobody was told.
+fn lost_in(ledger: &Ledger) -> u64 {
+    ledger.lost_on(LedgerSide::In) - ledger.refused()
 }
 
-/// Messages per second that are usual for it.
+/// Messages of this client that were lost, on whichever side. What was refused is not lost: its sender has it.
+pub(crate) fn drops(ledger: &Ledger) -> u64 {
+    lost_in(ledger) + ledger.lost_on(LedgerSide::Out)
+}
+
+/// Messages per second that are usual for it, whatever an operator has set: by its claim, else by its rhythm where no limit
+/// stands in for that.
+fn usual_rate(state: &AdminState, client: &ClientReport) -> Option<f64> {
+    let by_claim = client.publisher.and_then(|publisher| publisher.usual);
+    by_claim.or_else(|| learned_rate(client).filter(|_| limit_of(state, client).is_none()))
+}
+
+/// What an operator has set for it or its user, in messages a second.
+pub(crate) fn limit_of(state: &AdminState, client: &ClientReport) -> Option<(Whom, f64)> {
+    let user = client.identity.user.clone().map(Whom::User);
+    [Some(Whom::Client(std::sync::Arc::clone(&client.client_id))), user].into_iter().flatten().find_map(|whom| {
+        let rate = state.handle.rate_of(OperatorSetting::Limit, &whom)?;
+        Some((whom, 1.0 / rate.interval().as_secs_f64().max(1e-9)))
+    })
+}
+
+/// Messages per second that it is held to: what is usual for it, or what an operator has set in its place.
 pub(crate) fn learned_rate(client: &ClientReport) -> Option<f64> {
     let interval = client.publisher.as_ref()?.learned_interval?;
     Some(1.0 / interval.as_secs_f64().max(1e-9))

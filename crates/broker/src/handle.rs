@@ -221,6 +221,11 @@ impl Handle {
         lock(&self.shared.limits).list(setting)
     }
 
+    /// What an operator has set for somebody.
+    pub fn rate_of(&self, setting: OperatorSetting, whom: &Whom) -> Option<Rate> {
+        lock(&self.shared.limits).get(setting, whom)
+    }
+
     /// See [`crate::Broker::reload`].
     pub fn reload(
         &self,

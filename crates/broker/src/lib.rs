@@ -42,6 +42,7 @@ mod system;
 mod tap;
 mod thread_message;
 mod tls;
+mod watch;
 mod watchdog;
 mod websocket;
 
@@ -84,6 +85,7 @@ pub use store_link::BanKept;
 use store_link::{Opening, ShardWriter, StoreHandle};
 pub use tap::{Mapped, Tap, Tapped};
 use thread_message::{Rules, ThreadMessage};
+pub use watch::WatchReport;
 pub use watchdog::Watchdog;
 
 /// A running broker. Dropping it is a shutdown, too.

@@ -40,10 +40,17 @@ impl OperatorSettings {
     }
 
     pub(crate) fn list(&self, setting: OperatorSetting) -> Vec<(Whom, Rate)> {
-        let table = match setting {
+        self.table(setting).iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+    }
+
+    pub(crate) fn get(&self, setting: OperatorSetting, whom: &Whom) -> Option<Rate> {
+        self.table(setting).get(whom).copied()
+    }
+
+    fn table(&self, setting: OperatorSetting) -> &BTreeMap<Whom, Rate> {
+        match setting {
             OperatorSetting::Limit => &self.limits,
             OperatorSetting::Grant => &self.grants,
-        };
-        table.iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+        }
     }
 }

@@ -22,6 +22,7 @@ use crate::permit::Permits;
 use crate::pressure::PressureBoard;
 use crate::store_link::{BanTicket, StoreHandle};
 use crate::thread_message::{Rules, ThreadMessage};
+use crate::watch::LastWatch;
 
 /// Shared by all threads of a broker.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub(crate) struct SharedState {
     pub(crate) mapped: Permits,
     /// Numbers of what runs in the same process.
     pub(crate) extra_metrics: ExtraMetrics,
+    pub(crate) watch: LastWatch,
     pub(crate) pressure: PressureBoard,
     /// The store, if there is one.
     pub(crate) store: Option<Arc<StoreHandle>>,
@@ -81,6 +83,7 @@ impl SharedState {
             asking,
             mapped: Permits::default(),
             extra_metrics: ExtraMetrics::default(),
+            watch: LastWatch::default(),
             pressure,
             store,
             bans: Mutex::default(),

@@ -33,6 +33,8 @@ pub(crate) struct News<'a> {
     pub(crate) report: &'a PressureReport,
     pub(crate) store: Option<&'a StoreReport>,
     pub(crate) extra: &'a [ExtraMetric],
+    /// Alarms that are raised, as JSON; empty if nobody looks.
+    pub(crate) alarms: &'a str,
 }
 
 const WINDOWS: [(&str, f64); 3] = [("1min", 60.0), ("5min", 300.0), ("15min", 900.0)];
@@ -79,7 +81,8 @@ impl System {
         self.update(news.stats, now);
         self.due = now + interval;
         let extra = news.extra.iter().map(|metric| (metric.topic(), metric.value.to_string()));
-        let values = self.values(news.stats, news.report, now).into_iter().chain(extra);
+        let alarms = Some(("alarms".to_owned(), news.alarms.to_owned())).filter(|(_, text)| !text.is_empty());
+        let values = self.values(news.stats, news.report, now).into_iter().chain(extra).chain(alarms);
         for (topic, value) in values.chain(news.store.into_iter().flat_map(stored)) {
             let topic = format!("$SYS/broker/{topic}");
             if self.published.get(&topic) != Some(&value) {
@@ -203,7 +206,7 @@ mod tests {
     fn publish(system: &mut System, stats: &Stats, secs: f64) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
         let report = PressureBoard::new(1, 1000).report(Timestamp::ZERO);
-        let news = News { stats, report: &report, store: None, extra: &[] };
+        let news = News { stats, report: &report, store: None, extra: &[], alarms: "[]" };
         system.publish(&news, Duration::from_secs(10), Timestamp::from_secs_f64(secs), |topic, value| {
             out.insert(topic.to_owned(), value.to_owned());
         });
@@ -222,6 +225,7 @@ mod tests {
         assert_eq!(first["$SYS/broker/overload/level"], "0");
         assert_eq!(first["$SYS/broker/overload/reason"], "none");
         assert_eq!(first["$SYS/broker/drops/memory-budget"], "0");
+        assert_eq!(first["$SYS/broker/alarms"], "[]");
         for name in ["version", "uptime", "retained messages/count", "heap/current", "load/connections/15min"] {
             assert!(first.contains_key(&format!("$SYS/broker/{name}")), "{name}");
         }

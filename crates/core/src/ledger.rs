@@ -121,6 +121,17 @@ losses! {
     Unreadable, Out, dropped_unreadable;
 }
 
+impl Loss {
+    /// Whether that is a refusal: the sender is told where its protocol and quality of service have a word for it. All others are
+    /// losses: nobody is told.
+    pub fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::Denied | Self::Rejected | Self::Refused | Self::MemoryIn | Self::ClassRefused | Self::StoreError
+        )
+    }
+}
+
 impl Ledger {
     /// Counts a loss, here and in the shard's counters.
     #[cold]
@@ -164,6 +175,11 @@ impl Ledger {
             let mine = self.losses.get_or_insert_default();
             mine.iter_mut().zip(others.iter()).for_each(|(mine, other)| *mine += other);
         }
+    }
+
+    /// How many of its messages were refused: its sender was told, and still has them.
+    pub fn refused(&self) -> u64 {
+        Loss::ALL.iter().filter(|loss| loss.is_refusal()).map(|loss| self.lost(*loss)).sum()
     }
 
     fn check(&self, held: usize, waiting: usize) -> Result<(), Imbalance> {

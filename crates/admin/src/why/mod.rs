@@ -3,10 +3,11 @@
 //! What is said first is what an operator would ask: is it slowed, since when, by how much, and what was lost. The words
 //! are made here, once for the command line and the dashboard; `remedy` has what to do next.
 
+mod others;
 mod remedy;
 #[cfg(test)]
 mod tests;
-mod words;
+pub(crate) mod words;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use serde_json::json;
 use tidegate_broker::ask::Closed;
-use tidegate_broker::{Ban, Banned, OperatorSetting};
+use tidegate_broker::{Ban, Banned};
 use tidegate_core::access::Identity;
 use tidegate_core::event::LedgerSide;
 use tidegate_core::ledger::{Ledger, Loss};
@@ -23,10 +24,11 @@ use tidegate_core::{RATE_WINDOW, Whom};
 
 use crate::ask::walk;
 use crate::clients::{find, last_closed};
-use crate::problem::{Answered, Problem, json_of, no_client};
+use crate::problem::{Answered, json_of, no_client};
 use crate::state::AdminState;
 use crate::status::meaning;
 use crate::view;
+use others::{NEW, Others};
 use remedy::next;
 use words::{messages, number, per_second, quoted, span, whole_per_second};
 
@@ -46,26 +48,32 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         text.extend(ban.map(|ban| format!("\n  it {ban}")));
         return Ok(json_of(&json!({ "client": view::closed(&state, &closed), "state": state_name, "text": text })));
     };
-    let rank = rank(&state, &detail.client).await?;
     let client = &detail.client;
+    let mut others = Others::of(client);
+    walk(&state, |other| others.note(&other)).await?;
+    let rank = others.rank;
     let factor = factor(client);
-    let limit = limit_of(&state, client);
-    let mut lines = vec![headline(client, limit.as_ref().map(|(_, rate)| *rate))];
+    let limit = view::limit_of(&state, client);
+    let mut lines = vec![headline(client, limit.as_ref().map(|(_, rate)| *rate), !others.fills.is_empty())];
     let ban = ban_of(&state, &client_id, Some(&client.identity));
     lines.extend(ban.map(|ban| format!("it {}", banned(&ban))));
     lines.extend(rhythm(client).filter(|_| limit.is_none()));
     lines.extend(gate(&state, client, rank));
     lines.extend(limit.as_ref().map(limited));
+    lines.extend(others.filled());
     lines.extend(receiver(&detail));
+    lines.extend(others.crowding(&client.receiver));
     lines.extend(lost(&client.ledger));
     lines.extend(closed.as_ref().map(|closed| earlier(&state, closed)));
-    lines.extend(next(client, limit.is_some()));
+    lines.extend(next(client, limit.is_some(), &others));
     Ok(json_of(&json!({
         "client": view::detail(&state, &detail),
         "state": client.state.name(),
         "factor": factor.map(view::rounded),
         "rank": rank.map(|(rank, _)| rank),
         "publishers": rank.map(|(_, publishers)| publishers),
+        "crowding": others.crowding_json(&client.receiver),
+        "fills": others.fills_json(),
         "code": code(client.state),
         "text": lines.join("\n  "),
     })))
@@ -76,32 +84,18 @@ fn factor(client: &ClientReport) -> Option<f64> {
     Some(client.rate? / view::learned_rate(client)?)
 }
 
-/// Its place among all publishers whose rate is known, the rarest first, and how many those are.
-async fn rank(state: &AdminState, client: &ClientReport) -> Result<Option<(usize, usize)>, Problem> {
-    let Some(own) = view::learned_rate(client) else { return Ok(None) };
-    let (mut rarer, mut all) = (0, 0);
-    walk(state, |other| {
-        if let Some(rate) = view::learned_rate(&other) {
-            all += 1;
-            rarer += usize::from(rate < own);
-        }
-    })
-    .await?;
-    Ok(Some((rarer + 1, all.max(1))))
-}
-
 /// A stable name for what happened.
 fn code(state: ClientState) -> Option<&'static str> {
     match state {
-        ClientState::Ok | ClientState::Away => None,
+        ClientState::Ok | ClientState::Away | ClientState::Slow | ClientState::Losing => None,
         ClientState::Slowed => Some("E0412"),
         ClientState::BackedOff => Some("E0413"),
         ClientState::Paused => Some("E0414"),
     }
 }
 
-/// `limit`: what an operator has set, in messages a second.
-fn headline(client: &ClientReport, limit: Option<f64>) -> String {
+/// `limit`: what an operator has set, in messages a second. `fills`: its messages fill the queue of a receiver that loses.
+fn headline(client: &ClientReport, limit: Option<f64>, fills: bool) -> String {
     let user = client.identity.user.as_deref().map(|user| format!(", user {user:?}")).unwrap_or_default();
     let who = format!(
         "client {:?} ({}, listener {}{user})",
@@ -117,7 +111,20 @@ fn headline(client: &ClientReport, limit: Option<f64>) -> String {
         ClientState::BackedOff => slowed("is backed off"),
         ClientState::Paused => slowed("is paused"),
         ClientState::Away => format!("{who} is not connected; its session is kept"),
+        ClientState::Losing => format!(
+            "{who} loses messages: {} of those for it find no room, because it takes less than comes for it",
+            per_second(client.receiver.loss_rate)
+        ),
+        ClientState::Slow => format!(
+            "{who} is slow to read: {:.0} % of its queue is used, and nothing is lost yet",
+            client.receiver.fill * 100.0
+        ),
         ClientState::Ok => match (client.rate, view::learned_rate(client)) {
+            (Some(_), usual) if fills => {
+                let usual =
+                    usual.map_or_else(|| NEW.to_owned(), |usual| format!("{} is usual for it", per_second(usual)));
+                format!("{who} is not slowed, but its messages fill the queue of a receiver: it sends {rate}, {usual}")
+            }
             (Some(now), Some(usual)) => {
                 let words = if now > FAR_ABOVE * usual { WHY_LEFT_ALONE } else { "" };
                 format!("{who} is not slowed: it sends {rate}, and {} is usual for it{words}", per_second(usual))
@@ -195,6 +202,16 @@ fn rhythm(client: &ClientReport) -> Option<String> {
     Some(format!("learned: a message every {}{batches}; rates are those of the last {window} s", span(interval)))
 }
 
+/// The classes that there are without any in the configuration; others are named by whoever made them.
+fn class_meaning(class: &str) -> &'static str {
+    match class {
+        "high" => " (rare: served first where something is scarce)",
+        "normal" => " (between rare and chatty)",
+        "low" => " (chatty: served last where something is scarce)",
+        _ => "",
+    }
+}
+
 fn gate(state: &AdminState, client: &ClientReport, rank: Option<(usize, usize)>) -> Option<String> {
     let publisher = client.publisher.as_ref()?;
     let mut facts = Vec::new();
@@ -210,7 +227,7 @@ fn gate(state: &AdminState, client: &ClientReport, rank: Option<(usize, usize)>)
         facts.push(format!("slowed since {}", view::rfc3339(state.wall(since))));
     }
     if let Some(class) = &client.class {
-        facts.push(format!("class {class}"));
+        facts.push(format!("class {class}{}", class_meaning(class)));
     }
     if let Some((rank, publishers)) = rank.filter(|(_, publishers)| *publishers > 1) {
         facts.push(format!("rank {rank} of {publishers} publishers (1 is the rarest)"));
@@ -223,16 +240,6 @@ fn gate(state: &AdminState, client: &ClientReport, rank: Option<(usize, usize)>)
         facts.push(format!("the broker is at level {}, {}{cause}, for {age} s", level.number(), level.name()));
     }
     (!facts.is_empty()).then(|| facts.join(", "))
-}
-
-/// What an operator has said about it, in messages a second.
-fn limit_of(state: &AdminState, client: &ClientReport) -> Option<(Whom, f64)> {
-    let is_it = |whom: &Whom| match whom {
-        Whom::Client(name) => *name == client.client_id,
-        Whom::User(name) => Some(name) == client.identity.user.as_ref(),
-    };
-    let (whom, rate) = state.handle.rates(OperatorSetting::Limit).into_iter().find(|(whom, _)| is_it(whom))?;
-    Some((whom, 1.0 / rate.interval().as_secs_f64().max(1e-9)))
 }
 
 fn limited((whom, rate): &(Whom, f64)) -> String {
@@ -289,19 +296,20 @@ fn receiver(detail: &ClientDetail) -> Option<String> {
 }
 
 fn lost(ledger: &Ledger) -> Vec<String> {
-    let total = view::drops(ledger);
+    let total = ledger.lost_on(LedgerSide::In) + ledger.lost_on(LedgerSide::Out);
     if total == 0 {
         return vec![format!(
-            "0 messages lost: {} received, {} passed; {} delivered to it",
+            "0 messages lost or refused: {} received, {} passed; {} delivered to it",
             ledger.received, ledger.passed, ledger.delivered
         )];
     }
+    let refused = ledger.refused();
     let mut lines = vec![format!(
-        "not taken: {} of {} that it sent; lost: {} of {} that were for it",
-        ledger.lost_on(LedgerSide::In),
+        "of {} that it sent {refused} were refused and {} lost; of {} for it {} were lost",
         ledger.received,
+        ledger.lost_on(LedgerSide::In) - refused,
+        ledger.deliveries,
         ledger.lost_on(LedgerSide::Out),
-        ledger.deliveries
     )];
     let counted = Loss::ALL.into_iter().filter(|loss| *loss != Loss::Repeated && ledger.lost(*loss) > 0);
     lines.extend(counted.map(|loss| format!("  {:>9} {}: {}", ledger.lost(loss), loss.name(), meaning(loss))));

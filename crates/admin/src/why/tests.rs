@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::remedy::next;
 use super::*;
 use tidegate_core::PublisherReport;
+use tidegate_core::report::{CrowdingFlow, ReceiverReport};
 
 #[test]
 fn a_ban_says_how_long_why_and_what_ends_it() {
@@ -38,12 +39,14 @@ fn client(state: ClientState, rate: f64, current_rate: f64, usual: Option<f64>, 
     };
     ClientReport {
         client_id: "pump".into(),
+        origin: 1,
         identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt" },
         link: None,
         state,
         rate: Some(rate),
         delay: Duration::ZERO,
         publisher: Some(publisher),
+        receiver: ReceiverReport::default(),
         class: None,
         queued: (0, 0),
         inflight: 0,
@@ -74,7 +77,7 @@ fn only_what_is_more_than_usual_is_called_so() {
 fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
     let flooder = client(ClientState::BackedOff, 425.0, 900.0, Some(40.0), 200);
     assert_eq!(
-        headline(&flooder, None),
+        headline(&flooder, None, false),
         "client \"pump\" (10.0.0.1:5, listener mqtt) is backed off: it sends 425/s, 10.6 times its usual 40.0/s [E0413]"
     );
     assert_eq!(
@@ -82,23 +85,23 @@ fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
         "learned: a message every 25 ms, up to 200 at once; rates are those of the last 10 s"
     );
     let good = client(ClientState::Ok, 38.0, 900.0, Some(40.0), 200);
-    assert!(headline(&good, None).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
-    let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), None);
+    assert!(headline(&good, None, false).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
+    let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), None, false);
     assert!(left_alone.contains("40.0/s is usual for it; who sends more comes after"), "{left_alone}");
 }
 
 #[test]
 fn what_to_do_is_a_command_or_a_setting() {
     let slowed = |batch| client(ClientState::Slowed, 41.5, 900.0, Some(4.0), batch);
-    let steps = next(&slowed(200), false);
+    let steps = next(&slowed(200), false, &Others::default());
     assert!(steps[0].ends_with("tidegate limits set pump rate=4980/m"), "{steps:?}");
     assert!(steps[1].contains("backoff.burst") && steps[2].contains("tidegate ban add pump"), "{steps:?}");
-    let steps = next(&slowed(1), false);
+    let steps = next(&slowed(1), false, &Others::default());
     assert!(steps[0].ends_with("rate=83/s"), "{steps:?}");
-    let steps = next(&slowed(1), true);
+    let steps = next(&slowed(1), true, &Others::default());
     assert!(steps[1].ends_with("tidegate limits unset pump"), "{steps:?}");
-    assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1), false), Vec::<String>::new());
-    let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), false);
+    assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1), false, &Others::default()), Vec::<String>::new());
+    let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), false, &Others::default());
     assert!(steps[0].contains("tidegate limits set pump rate=40/s"), "{steps:?}");
 }
 
@@ -112,7 +115,7 @@ fn who_waits_behind_others_is_told_so_and_can_be_entitled() {
         cause(&waiting, None),
         "waits behind entitled traffic: it sends more than it is served, 5.00/s usual, served 128/s"
     );
-    let steps = next(&waiting, false);
+    let steps = next(&waiting, false, &Others::default());
     assert_eq!(steps[0], "if this is right, entitle it:  tidegate limits set pump entitled=256/s");
 }
 
@@ -120,7 +123,51 @@ fn who_waits_behind_others_is_told_so_and_can_be_entitled() {
 fn without_a_gate_it_says_so() {
     let mut quiet = client(ClientState::Ok, 0.0, 0.0, None, 1);
     (quiet.publisher, quiet.rate) = (None, None);
-    assert!(headline(&quiet, None).ends_with("is not slowed: it has not published"));
+    assert!(headline(&quiet, None, false).ends_with("is not slowed: it has not published"));
     quiet.ledger.received = 25_000;
-    assert!(headline(&quiet, None).contains("backoff.mode is \"off\""), "{}", headline(&quiet, None));
+    assert!(headline(&quiet, None, false).contains("backoff.mode is \"off\""), "{}", headline(&quiet, None, false));
+}
+
+/// A newcomer floods a receiver: both hear of each other.
+#[test]
+fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
+    let mut historian = client(ClientState::Losing, 0.0, 0.0, None, 1);
+    (historian.client_id, historian.publisher, historian.rate, historian.origin) = ("historian".into(), None, None, 2);
+    let crowding = vec![CrowdingFlow { origin: 1, lost: 4800, waiting: 900 }];
+    let (is_losing, lost_of_late, loss_rate) = (true, 5000, 480.0);
+    historian.receiver = ReceiverReport { lost_of_late, loss_rate, fill: 1.0, is_losing, is_slow: true, crowding };
+    let flooder = client(ClientState::Ok, 2000.0, 2000.0, None, 1);
+    let look = |at: &ClientReport| {
+        let mut others = Others::of(at);
+        for other in [&historian, &flooder] {
+            others.note(other);
+        }
+        others
+    };
+    let others = look(&historian);
+    assert!(headline(&historian, None, false).contains("loses messages: 480/s of those for it find no room"));
+    assert_eq!(
+        others.crowding(&historian.receiver),
+        [
+            "of \"pump\", which sends 2000/s (new, has no usual rate yet): 4800 of 5000 lost of late, 900 messages waiting"
+        ]
+    );
+    assert!(next(&historian, false, &others)[0].ends_with("tidegate why pump"));
+    let others = look(&flooder);
+    let words = headline(&flooder, None, !others.fills.is_empty());
+    assert!(words.ends_with("fill the queue of a receiver: it sends 2000/s, new, has no usual rate yet"), "{words}");
+    assert_eq!(
+        others.filled(),
+        ["its messages fill the queue of \"historian\": 4800 of 5000 lost there of late were its own"]
+    );
+    assert!(next(&flooder, false, &others)[0].contains("tidegate limits set pump rate=1000/s"));
+}
+
+/// What is taken of somebody who is not read is no measure of what it sends.
+#[test]
+fn a_paused_client_is_given_its_usual_rate_with_room_or_told_that_there_is_none() {
+    let steps = next(&client(ClientState::Paused, 0.4, 0.4, Some(6.5), 1), false, &Others::default());
+    assert!(steps[0].ends_with("tidegate limits set pump rate=13/s"), "{steps:?}");
+    let steps = next(&client(ClientState::Paused, 0.4, 0.4, None, 1), false, &Others::default());
+    assert!(steps[0].starts_with("it has no usual rate yet, and 0.40/s is what is taken of it"), "{steps:?}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// As a shell reads it back.
-pub(super) fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:=@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -12,21 +12,21 @@ pub(super) fn quoted(word: &str) -> String {
     }
 }
 
-pub(super) fn messages(count: u64) -> String {
+pub(crate) fn messages(count: u64) -> String {
     if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
 
-pub(super) fn per_second(rate: f64) -> String {
+pub(crate) fn per_second(rate: f64) -> String {
     format!("{}/s", number(rate))
 }
 
 /// What somebody has set, as it was set.
-pub(super) fn whole_per_second(rate: f64) -> String {
+pub(crate) fn whole_per_second(rate: f64) -> String {
     if (rate - rate.round()).abs() < 1e-6 { format!("{rate:.0}/s") } else { per_second(rate) }
 }
 
 /// Three digits that mean something.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
         value if value >= 10.0 => format!("{value:.1}"),
@@ -34,7 +34,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-pub(super) fn span(duration: Duration) -> String {
+pub(crate) fn span(duration: Duration) -> String {
     let secs = duration.as_secs_f64();
     match secs {
         secs if secs < 0.01 => format!("{:.1} ms", secs * 1000.0),

@@ -435,7 +435,8 @@ impl ShardThread {
             let report = self.shared.pressure.report(now);
             let (store, extra) =
                 (self.shared.store.as_ref().and_then(|store| store.report()), self.shared.extra_metrics.all());
-            let news = News { stats: &stats, report: &report, store: store.as_ref(), extra: &extra };
+            let alarms = &self.shared.watch.alarms_text();
+            let news = News { stats: &stats, report: &report, store: store.as_ref(), extra: &extra, alarms };
             system.publish(&news, self.rules.sys_interval, now, |topic, value| {
                 shard.handle_system(topic, value.as_bytes(), now);
             });

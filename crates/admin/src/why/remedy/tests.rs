@@ -139,7 +139,7 @@ impl World {
 
     /// Types the command of the first proposal.
     fn apply_proposal(&mut self, client_id: &str, is_limited: bool) -> String {
-        let step = next(&self.report(client_id), is_limited).swap_remove(0);
+        let step = next(&self.report(client_id), is_limited, &Others::default()).swap_remove(0);
         let (_, command) = step.split_once("tidegate limits set ").unwrap_or_else(|| panic!("no command: {step}"));
         let (id, setting) = command.split_once(' ').unwrap();
         let (setting, rate) = setting.split_once('=').unwrap();
@@ -226,5 +226,38 @@ fn where_rhythms_are_enforced_the_proposal_lets_a_client_recover_that_sends_more
         assert_ne!(world.report("pump").state, ClientState::Ok);
         let command = world.apply_proposal("pump", false);
         world.recovers("pump", sender, &format!("{version:?} QoS {qos}: {command}"));
+    }
+}
+
+/// A client without a word for "no" is not read; after a minute of that its rate is what was read, far below what it is used to.
+#[test]
+fn a_client_that_was_paused_for_long_is_proposed_more_than_is_usual_for_it_and_recovers() {
+    let mut settings = Settings::default();
+    let rhythm = settings
+        .back_off
+        .rhythm
+        .map(|rhythm| tidegate_control::rhythm::RhythmConfig { enforcement: Enforcement::Always, ..rhythm });
+    settings.back_off = BackOff { rhythm, ..settings.back_off };
+    for qos in [0, 1] {
+        let mut world = World::new(settings.clone());
+        let sender = world.join("plc", Version::V311, qos, 10.0);
+        world.live(75);
+        world.senders[sender].rate = 400.0;
+        let mut least = f64::MAX;
+        for _ in 0..120 {
+            world.live(1);
+            least = least.min(world.report("plc").rate.unwrap());
+            if world.report("plc").state == ClientState::Paused && least < 8.0 {
+                break;
+            }
+        }
+        assert_eq!(world.report("plc").state, ClientState::Paused, "QoS {qos}");
+        let command = world.apply_proposal("plc", false);
+        let proposed: f64 = command.rsplit_once('=').unwrap().1.trim_end_matches(['/', 's', 'm']).parse().unwrap();
+        assert!(proposed >= 18.0, "QoS {qos}: {command} at {least}/s");
+        // The fault is mended; what it had not sent it has thrown away.
+        world.senders[sender].rate = 15.0;
+        world.senders[sender].unread.clear();
+        world.recovers("plc", sender, &format!("QoS {qos}: {command}"));
     }
 }

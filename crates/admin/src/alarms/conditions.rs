@@ -1,0 +1,57 @@
+//! Which conditions a situation has: strong enough to raise an alarm, or weak and enough to keep one.
+
+use super::AlarmKind;
+use crate::situation::Situation;
+use crate::why::words::per_second;
+
+/// Parts of a queue: from the first on an alarm is raised, below the second it may be cleared. The same for memory.
+const QUEUE: (f64, f64) = (0.95, 0.5);
+const MEMORY: (f64, f64) = (0.9, 0.8);
+/// Levels of pressure: at 2 somebody has to wait for it; at 1 it is not over yet.
+const LEVEL: (u8, u8) = (2, 1);
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Condition {
+    pub(crate) kind: AlarmKind,
+    pub(crate) subject: String,
+    pub(crate) text: String,
+    /// Enough to raise an alarm.
+    pub(crate) is_strong: bool,
+}
+
+impl Situation {
+    /// What of it alarms are about.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let strong =
+            |kind, subject: &str, text: String| Condition { kind, subject: subject.to_owned(), text, is_strong: true };
+        let mut all: Vec<Condition> =
+            self.flooders().map(|it| strong(AlarmKind::Flooding, &it.client_id, it.in_words())).collect();
+        for receiver in &self.receivers {
+            let id = &receiver.client_id;
+            if receiver.is_losing {
+                let text = format!("{id:?} loses {} of the messages for it", per_second(receiver.loss_rate));
+                all.push(strong(AlarmKind::Losing, id, text));
+            }
+            if receiver.fill >= QUEUE.1 {
+                let text = format!("{:.0} % of the queue of {id:?} is used", receiver.fill * 100.0);
+                let is_strong = receiver.fill >= QUEUE.0;
+                all.push(Condition { is_strong, ..strong(AlarmKind::QueueFull, id, text) });
+            }
+        }
+        if self.memory >= MEMORY.1 {
+            let text = format!("{:.0} % of the memory budget is used", self.memory * 100.0);
+            let is_strong = self.memory >= MEMORY.0;
+            all.push(Condition { is_strong, ..strong(AlarmKind::MemoryFull, "broker", text) });
+        }
+        all.extend(self.disk.iter().map(|words| strong(AlarmKind::Disk, "store", words.clone())));
+        let (level, name) = self.level;
+        if level >= LEVEL.1 {
+            let cause = self.cause.map(|cause| format!(" because of {cause}")).unwrap_or_default();
+            let text = format!("the broker is at level {level} ({name}){cause}");
+            all.push(Condition { is_strong: level >= LEVEL.0, ..strong(AlarmKind::Level, "broker", text) });
+        }
+        all.extend(self.banned.iter().map(|who| strong(AlarmKind::Ban, who, format!("{who} is banned"))));
+        all
+    }
+}

@@ -1,0 +1,81 @@
+//! Alarms in virtual time: what raises one, what keeps it, what clears it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(secs: u64) -> Timestamp {
+    Timestamp::from_secs_f64(secs as f64)
+}
+
+fn losing(subject: &str, is_strong: bool) -> Condition {
+    let (kind, text) = (AlarmKind::Losing, format!("{subject} loses"));
+    Condition { kind, subject: subject.to_owned(), text, is_strong }
+}
+
+/// What each second has; the seconds at which something was raised or cleared.
+fn changes(seconds: impl IntoIterator<Item = Option<bool>>) -> Vec<(u64, bool)> {
+    let mut board = AlarmBoard::default();
+    let mut changes = Vec::new();
+    for (second, seen) in seconds.into_iter().enumerate() {
+        let conditions = seen.map(|is_strong| losing("r", is_strong)).into_iter().collect();
+        let changed = board.observe(conditions, at(second as u64));
+        changes.extend(changed.iter().map(|alarm| (second as u64, alarm.cleared_at.is_none())));
+    }
+    changes
+}
+
+#[test]
+fn a_condition_that_lasts_raises_one_alarm_which_ends_when_it_has_been_gone() {
+    let flood = (0..100).map(|second| (10..40).contains(&second).then_some(true));
+    assert_eq!(changes(flood), [(15, true), (54, false)]);
+}
+
+#[test]
+fn a_moment_raises_nothing_and_a_gap_does_not_end_it() {
+    assert_eq!(changes((0..60).map(|second| (10..14).contains(&second).then_some(true))), []);
+    let with_gaps = (0..120).map(|second| (second < 60 && second % 13 != 7).then_some(true));
+    assert_eq!(changes(with_gaps), [(5, true), (73, false)], "one alarm");
+}
+
+#[test]
+fn what_is_weak_keeps_an_alarm_and_raises_none() {
+    assert_eq!(changes([Some(false); 60]), []);
+    let fading = (0..100).map(|second| match second {
+        0..=9 => Some(true),
+        10..=59 => Some(false),
+        _ => None,
+    });
+    assert_eq!(changes(fading), [(5, true), (74, false)]);
+}
+
+#[test]
+fn a_ban_is_told_at_once_and_ends_at_once() {
+    let mut board = AlarmBoard::default();
+    let ban = || Condition { kind: AlarmKind::Ban, ..losing("pest", true) };
+    assert!(board.observe(vec![ban()], at(0))[0].raised_at.is_some());
+    assert_eq!(board.observe(vec![ban()], at(600)), [], "while it lasts nothing is told");
+    assert!(!board.is_busy(), "and nobody has to look often for it");
+    assert!(board.observe(Vec::new(), at(601))[0].cleared_at.is_some());
+    assert_eq!((board.raised().count(), board.cleared().count()), (0, 1));
+}
+
+#[test]
+fn a_crowd_is_bounded() {
+    let mut board = AlarmBoard::default();
+    for second in 0..2000_u64 {
+        let crowd = (0..200).map(|n| losing(&format!("r{n}-{}", second / 40), true)).collect();
+        board.observe(crowd, at(second));
+        assert!(board.raised().count() <= ALARMS_MAX && board.cleared().count() <= CLEARED_MAX);
+    }
+    assert_eq!(board.cleared().count(), CLEARED_MAX);
+}
+
+proptest! {
+    /// Raised and cleared take turns, and nothing is told twice.
+    #[test]
+    fn every_alarm_that_is_cleared_was_raised(seen in prop::collection::vec(prop::option::of(any::<bool>()), 0..300)) {
+        let told = changes(seen);
+        prop_assert!(told.iter().enumerate().all(|(n, (_, is_raised))| *is_raised == (n % 2 == 0)), "{told:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! What is wrong with the broker right now, and with whom: the facts that the sentence (`sentence`) and the alarms are made of.
+//!
+//! Pure: told of every client once (`note`), then of those whose messages fill the queues of losing receivers
+//! (`name_crowding`). Knows neither sockets nor clocks; `watch` gathers it and shows it to everybody.
+
+mod sentence;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidegate_core::report::{ClientReport, ClientState};
+
+use crate::view;
+pub(crate) use sentence::Mood;
+
+/// Clients of a kind that are named. More than a screen would not be read.
+pub(crate) const NAMED_MAX: usize = 10;
+/// Whose part of a receiver's losses is less is not to blame for them.
+const GUILTY_PART: f64 = 0.2;
+/// So many times what is usual is a flood.
+pub(crate) const FLOOD_FACTOR: f64 = 2.0;
+
+/// Everything that is wrong.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Situation {
+    /// Publishers that send too much, or have to wait, the worst first.
+    pub(crate) publishers: Vec<PublisherTrouble>,
+    /// Receivers that lose or are slow, the worst first.
+    pub(crate) receivers: Vec<ReceiverTrouble>,
+    /// How many publishers are refused, not read or have to wait.
+    pub(crate) held_back: usize,
+    /// How many receivers lose, and how many are slow and do not lose.
+    pub(crate) losing: usize,
+    pub(crate) slow: usize,
+    /// Who is banned, in words; and how many there are.
+    pub(crate) banned: Vec<String>,
+    pub(crate) bans: usize,
+    /// The level of pressure, by number and name, and why.
+    pub(crate) level: (u8, &'static str),
+    pub(crate) cause: Option<&'static str>,
+    /// The part of the memory budget that is used.
+    pub(crate) memory: f64,
+    /// What is wrong with the disk.
+    pub(crate) disk: Option<String>,
+}
+
+/// A publisher that sends too much, or has to wait.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PublisherTrouble {
+    pub(crate) client_id: Arc<str>,
+    pub(crate) state: ClientState,
+    pub(crate) rate: f64,
+    pub(crate) usual: Option<f64>,
+    /// Whose queue its messages fill.
+    pub(crate) fills: Option<Arc<str>>,
+}
+
+/// A receiver that takes too little.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReceiverTrouble {
+    pub(crate) client_id: Arc<str>,
+    pub(crate) is_losing: bool,
+    pub(crate) loss_rate: f64,
+    pub(crate) lost: u64,
+    pub(crate) fill: f64,
+    /// Numbers of publishers, and what was lost of theirs.
+    crowding: Vec<(u64, u64)>,
+}
+
+impl PublisherTrouble {
+    fn of(client: &ClientReport, fills: Option<Arc<str>>) -> Self {
+        let (client_id, usual) = (Arc::clone(&client.client_id), usual_of(client));
+        Self { client_id, state: client.state, rate: client.rate.unwrap_or(0.0), usual, fills }
+    }
+
+    /// How many times its usual rate it sends; none while nothing is usual, or it is not read.
+    pub(crate) fn factor(&self) -> Option<f64> {
+        self.usual.map(|usual| self.rate / usual.max(1e-3))
+    }
+
+    /// Whether it sends more than it should. Of one that is not read nobody knows what it sends: it sends more than is taken.
+    pub(crate) fn is_flooding(&self) -> bool {
+        self.state == ClientState::Paused || self.factor().is_none_or(|factor| factor > FLOOD_FACTOR)
+    }
+
+    fn weight(&self) -> (bool, f64) {
+        (self.is_flooding(), self.rate)
+    }
+}
+
+/// What a client is used to, by its claim or its rhythm.
+pub(crate) fn usual_of(client: &ClientReport) -> Option<f64> {
+    client.publisher.and_then(|publisher| publisher.usual).or_else(|| view::learned_rate(client))
+}
+
+impl Situation {
+    /// One client, as it is now.
+    pub(crate) fn note(&mut self, client: &ClientReport) {
+        if client.state.is_held_back() {
+            self.held_back += 1;
+            insert(&mut self.publishers, PublisherTrouble::of(client, None), PublisherTrouble::weight);
+        }
+        let receiver = &client.receiver;
+        if receiver.is_losing || receiver.is_slow {
+            self.losing += usize::from(receiver.is_losing);
+            self.slow += usize::from(!receiver.is_losing);
+            let crowding = receiver.crowding.iter().map(|flow| (flow.origin, flow.lost)).collect();
+            let trouble = ReceiverTrouble {
+                client_id: Arc::clone(&client.client_id),
+                is_losing: receiver.is_losing,
+                loss_rate: receiver.loss_rate,
+                lost: receiver.lost_of_late,
+                fill: receiver.fill,
+                crowding,
+            };
+            insert(&mut self.receivers, trouble, |it| (it.is_losing, it.loss_rate + it.fill));
+        }
+    }
+
+    /// The publishers who are to blame for what losing receivers lose, by number, with the name of such a receiver.
+    pub(crate) fn blamed(&self) -> HashMap<u64, Arc<str>> {
+        let losing = self.receivers.iter().filter(|receiver| receiver.is_losing && receiver.lost > 0);
+        losing
+            .flat_map(|receiver| {
+                let is_guilty = |lost: u64| lost as f64 >= GUILTY_PART * receiver.lost as f64;
+                let guilty = receiver.crowding.iter().filter(move |(_, lost)| is_guilty(*lost));
+                guilty.map(|(origin, _)| (*origin, Arc::clone(&receiver.client_id)))
+            })
+            .collect()
+    }
+
+    /// A client that is to blame: it fills the queue of this receiver. Who sends what is usual for it is not called a
+    /// flooder for a receiver that is too slow.
+    pub(crate) fn note_blamed(&mut self, client: &ClientReport, receiver: &Arc<str>) {
+        let trouble = PublisherTrouble::of(client, Some(Arc::clone(receiver)));
+        if let Some(known) = self.publishers.iter_mut().find(|known| known.client_id == trouble.client_id) {
+            known.fills = trouble.fills;
+        } else if trouble.is_flooding() {
+            insert(&mut self.publishers, trouble, PublisherTrouble::weight);
+        }
+    }
+
+    /// Publishers that send more than they should.
+    pub(crate) fn flooders(&self) -> impl Iterator<Item = &PublisherTrouble> {
+        self.publishers.iter().filter(|publisher| publisher.is_flooding())
+    }
+}
+
+/// Into a short list, the heaviest first.
+fn insert<T, W: PartialOrd>(list: &mut Vec<T>, item: T, weight: impl Fn(&T) -> W) {
+    let own = weight(&item);
+    let place = list.partition_point(|other| weight(other) >= own);
+    if place < NAMED_MAX {
+        list.insert(place, item);
+        list.truncate(NAMED_MAX);
+    }
+}

@@ -1,0 +1,137 @@
+//! The one sentence: who floods, who loses, who is banned, and what to type. The page, `tidegate status`, `tidegate top` and
+//! the log print these words and no others.
+
+use tidegate_core::report::ClientState;
+
+use super::{PublisherTrouble, ReceiverTrouble, Situation};
+use crate::why::words::{number, per_second, quoted};
+
+/// Clients of a kind that are named in the sentence; the rest is counted.
+const SPOKEN_MAX: usize = 2;
+/// From this part of the memory budget on it is worth a word.
+pub(crate) const MEMORY_FULL: f64 = 0.9;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mood {
+    /// Nothing is wrong.
+    #[default]
+    Calm,
+    /// Worth a look.
+    Notice,
+    /// Somebody loses, or floods.
+    Trouble,
+}
+
+impl Mood {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Notice => "notice",
+            Self::Trouble => "trouble",
+        }
+    }
+}
+
+/// What there is to say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sentence {
+    pub(crate) mood: Mood,
+    pub(crate) text: String,
+    /// What to type next; empty if there is nothing to do.
+    pub(crate) next: String,
+    /// The client to look at first.
+    pub(crate) client: Option<String>,
+}
+
+impl Situation {
+    /// In one sentence.
+    pub(crate) fn sentence(&self) -> Sentence {
+        let mut parts = Vec::new();
+        let flooders: Vec<&PublisherTrouble> = self.flooders().collect();
+        parts.extend(named(&flooders, "more publishers send too much", PublisherTrouble::in_words));
+        let (losing, slow): (Vec<&ReceiverTrouble>, Vec<&ReceiverTrouble>) =
+            self.receivers.iter().partition(|receiver| receiver.is_losing);
+        parts.extend(named(&losing, "more receivers lose messages", |it| {
+            let lost = per_second(it.loss_rate);
+            let why = if it.fill >= 0.5 { "its queue is full" } else { "it takes less than comes for it" };
+            format!("{:?} loses {lost}: {why}", it.client_id)
+        }));
+        let has_trouble = !parts.is_empty() || self.disk.is_some() || self.level.0 >= 2;
+        // Who is slow beside one that loses is seen in the list.
+        if losing.is_empty() {
+            parts.extend(named(&slow, "more receivers are slow", |it| {
+                let used = (it.fill * 100.0).round();
+                format!("{:?} is slow to read ({used} % of its queue is used)", it.client_id)
+            }));
+        }
+        let waiting = self.publishers.iter().filter(|publisher| !publisher.is_flooding()).collect::<Vec<_>>();
+        parts.extend(named(&waiting, "more publishers have to wait", PublisherTrouble::in_words));
+        parts.extend(self.disk.clone());
+        if self.level.0 > 0 {
+            let cause = self.cause.map(|cause| format!(" because of {cause}")).unwrap_or_default();
+            parts.push(format!("the broker is at level {} ({}){cause}", self.level.0, self.level.1));
+        }
+        if self.memory >= MEMORY_FULL {
+            parts.push(format!("{:.0} % of the memory budget is used", self.memory * 100.0));
+        }
+        parts.extend(self.bans_in_words());
+        if parts.is_empty() {
+            let text = "calm: nobody floods, nobody loses messages, nobody is banned".to_owned();
+            return Sentence { mood: Mood::Calm, text, next: String::new(), client: None };
+        }
+        let client = self.publishers.first().map(|it| &it.client_id).or(self.receivers.first().map(|it| &it.client_id));
+        let next = match client {
+            Some(client_id) => format!("tidegate why {}", quoted(client_id)),
+            None if self.bans > 0 && self.level.0 == 0 && self.disk.is_none() => "tidegate ban list".to_owned(),
+            None => "tidegate alarms".to_owned(),
+        };
+        let mood = if has_trouble { Mood::Trouble } else { Mood::Notice };
+        Sentence { mood, text: parts.join("; "), next, client: client.map(ToString::to_string) }
+    }
+
+    fn bans_in_words(&self) -> Option<String> {
+        match (self.bans, self.banned.first()) {
+            (0, _) => None,
+            (1, Some(who)) => Some(format!("{who} is banned")),
+            (bans, _) => Some(format!("{bans} are banned")),
+        }
+    }
+}
+
+fn named<T>(all: &[&T], more: &str, words: impl Fn(&T) -> String) -> Vec<String> {
+    let mut parts: Vec<String> = all.iter().take(SPOKEN_MAX).map(|it| words(it)).collect();
+    if all.len() > SPOKEN_MAX {
+        parts.push(format!("{} {more}", all.len() - SPOKEN_MAX));
+    }
+    parts
+}
+
+impl PublisherTrouble {
+    /// What it does, and what is done about it.
+    pub(crate) fn in_words(&self) -> String {
+        let PublisherTrouble { client_id, state, rate, usual, fills } = self;
+        let rate = per_second(*rate);
+        let sends = match (usual, self.factor()) {
+            _ if *state == ClientState::Paused => {
+                let usual =
+                    usual.map_or_else(|| "no usual rate yet".to_owned(), |it| format!("{} is usual", per_second(it)));
+                format!("{client_id:?} sends more than is taken of it ({rate}; {usual})")
+            }
+            (Some(usual), Some(factor)) if factor > super::FLOOD_FACTOR => {
+                format!("{client_id:?} sends {rate}, {} × its usual {}", number(factor), per_second(*usual))
+            }
+            (Some(usual), _) => format!("{client_id:?} sends {rate}, about its usual {}", per_second(*usual)),
+            (None, _) => format!("{client_id:?} sends {rate} (new, has no usual rate yet)"),
+        };
+        let done = match state {
+            ClientState::Paused => Some("is not read for a while"),
+            ClientState::BackedOff => Some("is refused"),
+            ClientState::Slowed => Some("has to wait"),
+            _ => None,
+        };
+        let fills = fills.as_ref().map(|receiver| format!("fills the queue of {receiver:?}"));
+        let facts: Vec<String> = done.map(str::to_owned).into_iter().chain(fills).collect();
+        if facts.is_empty() { sends } else { format!("{sends}, and {}", facts.join(" and ")) }
+    }
+}

@@ -1,0 +1,81 @@
+//! What is said when, word by word: these are the words of the page, the command line and the log.
+
+use super::*;
+
+fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>) -> PublisherTrouble {
+    PublisherTrouble { client_id: client_id.into(), state, rate, usual, fills: None }
+}
+
+fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> ReceiverTrouble {
+    let lost = (loss_rate * 10.0) as u64;
+    let (client_id, is_losing) = (client_id.into(), loss_rate > 0.0);
+    ReceiverTrouble { client_id, is_losing, loss_rate, lost, fill, crowding: vec![(7, lost)] }
+}
+
+#[test]
+fn nothing_wrong_is_calm() {
+    let sentence = Situation::default().sentence();
+    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Calm, ""));
+    assert_eq!(sentence.text, "calm: nobody floods, nobody loses messages, nobody is banned");
+}
+
+#[test]
+fn who_floods_who_loses_and_what_to_type() {
+    let situation = Situation {
+        publishers: vec![publisher("meter-17", ClientState::BackedOff, 400.0, Some(6.5))],
+        receivers: vec![receiver("historian", 37.0, 1.0)],
+        bans: 1,
+        banned: vec!["\"pest\"".to_owned()],
+        ..Situation::default()
+    };
+    let sentence = situation.sentence();
+    assert_eq!(
+        sentence.text,
+        "\"meter-17\" sends 400/s, 61.5 × its usual 6.50/s, and is refused; \"historian\" loses 37.0/s: its queue is full; \
+         \"pest\" is banned"
+    );
+    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Trouble, "tidegate why meter-17"));
+}
+
+#[test]
+fn a_newcomer_that_fills_a_queue_is_called_new_and_a_paused_one_stays_in_sight() {
+    let mut new = publisher("flood 1", ClientState::Ok, 2000.0, None);
+    new.fills = Some("historian".into());
+    let paused = publisher("plc", ClientState::Paused, 1.0, Some(5.0));
+    let situation = Situation { publishers: vec![new, paused], ..Situation::default() };
+    let sentence = situation.sentence();
+    assert_eq!(
+        sentence.text,
+        "\"flood 1\" sends 2000/s (new, has no usual rate yet), and fills the queue of \"historian\"; \
+         \"plc\" sends more than is taken of it (1.00/s; 5.00/s is usual), and is not read for a while"
+    );
+    assert_eq!(sentence.next, "tidegate why 'flood 1'");
+}
+
+#[test]
+fn what_is_worth_a_look_is_not_called_trouble() {
+    let slow = Situation { receivers: vec![receiver("tablet", 0.0, 0.6)], ..Situation::default() }.sentence();
+    assert_eq!(
+        (slow.mood, slow.text.as_str()),
+        (Mood::Notice, "\"tablet\" is slow to read (60 % of its queue is used)")
+    );
+    let gateway = publisher("gateway", ClientState::Slowed, 180.0, Some(200.0));
+    let waits = Situation { publishers: vec![gateway], ..Situation::default() }.sentence();
+    assert_eq!(waits.text, "\"gateway\" sends 180/s, about its usual 200/s, and has to wait");
+    assert_eq!(waits.mood, Mood::Notice);
+    let banned = Situation { bans: 3, ..Situation::default() }.sentence();
+    assert_eq!((banned.text.as_str(), banned.next.as_str()), ("3 are banned", "tidegate ban list"));
+}
+
+#[test]
+fn many_are_counted_and_the_losing_come_before_the_slow() {
+    let mut situation = Situation::default();
+    for n in 0..30 {
+        let trouble = receiver(&format!("r{n}"), if n % 2 == 0 { f64::from(n) + 1.0 } else { 0.0 }, 0.7);
+        insert(&mut situation.receivers, trouble, |it| (it.is_losing, it.loss_rate + it.fill));
+    }
+    assert_eq!(situation.receivers.len(), NAMED_MAX);
+    assert!(situation.receivers.iter().all(|receiver| receiver.is_losing));
+    assert!(situation.sentence().text.ends_with("8 more receivers lose messages"), "{}", situation.sentence().text);
+    assert_eq!(situation.blamed().len(), 1, "one publisher fills all of them");
+}

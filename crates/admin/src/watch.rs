@@ -1,0 +1,187 @@
+//! Looks at all clients every few seconds, says what is wrong, and raises alarms. The thin part: `situation` and `alarms`
+//! decide.
+//!
+//! A walk over all clients costs shards some of their time. While the counters say that nothing is lost, refused or held, and
+//! nobody listens, one in ten seconds is enough; else one in two; and never more than a fiftieth of the time.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tidegate_broker::{Ban, Banned, WatchReport};
+use tidegate_control::pressure::Cause;
+use tidegate_core::event::{LedgerSide, Stats};
+use tidegate_core::report::ClientReport;
+
+use crate::alarms::{Alarm, AlarmBoard, AlarmKind};
+use crate::ask::walk;
+use crate::limits::{CALM_TICKS, TOP_ROWS, TOP_SHARE, TOP_TICKS};
+use crate::problem::{Answered, json_of};
+use crate::situation::{Mood, NAMED_MAX, Situation};
+use crate::state::{AdminState, lock};
+use crate::{status, view};
+
+/// What was found at the last look, for whoever asks.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) situation: Arc<Situation>,
+    alarms: AlarmBoard,
+    /// What the log said last.
+    said: Mood,
+}
+
+/// When to look next.
+#[derive(Debug, Default)]
+pub(crate) struct WatchPace {
+    /// Ticks since the last look, and those that have to pass for what the last one cost.
+    since: u32,
+    rest: u32,
+}
+
+impl WatchPace {
+    /// Another tick. Whether it is time to look.
+    pub(crate) fn is_due(&mut self, is_urgent: bool) -> bool {
+        self.since = self.since.saturating_add(1);
+        let wanted = if is_urgent { TOP_TICKS } else { CALM_TICKS };
+        self.since >= wanted.max(self.rest)
+    }
+
+    /// A look took so long.
+    pub(crate) fn note(&mut self, began: Instant) {
+        let rest = began.elapsed() * TOP_SHARE;
+        (self.since, self.rest) = (0, u32::try_from(rest.as_secs()).unwrap_or(u32::MAX));
+    }
+}
+
+/// Whether the counters speak of trouble, or an alarm is being followed.
+pub(crate) fn is_urgent(state: &AdminState, stats: &Stats, before: &Stats) -> bool {
+    let lost = |stats: &Stats| status::lost(stats, LedgerSide::In) + status::lost(stats, LedgerSide::Out);
+    let watch = lock(&state.watch);
+    lost(stats) != lost(before)
+        || stats.clients_held > 0
+        || state.handle.pressure().level.number() > 0
+        || watch.situation.sentence().mood != Mood::Calm
+        || watch.alarms.is_busy()
+}
+
+/// One look: everybody hears of it. The top lists are the answer; none if others are walking.
+pub(crate) async fn look(state: &AdminState) -> Option<Value> {
+    let mut situation = beside_clients(state);
+    let (mut talkers, mut queues) = (Vec::new(), Vec::new());
+    walk(state, |client| {
+        situation.note(&client);
+        let (rate, queue, receiver) = (client.rate.unwrap_or(0.0), client.queued.0 as f64, &client.receiver);
+        // Who is slowed, paused or loses is in sight, however little is heard of it.
+        if rate > 0.0 || client.state.is_held_back() {
+            insert(&mut talkers, (client.state.is_held_back(), rate), &client);
+        }
+        if queue > 0.0 || receiver.is_losing || receiver.is_slow {
+            insert(&mut queues, (receiver.is_losing, receiver.loss_rate + queue), &client);
+        }
+    })
+    .await
+    .ok()?;
+    let blamed = situation.blamed();
+    if !blamed.is_empty() {
+        let name = |client: ClientReport| {
+            if let Some(receiver) = blamed.get(&client.origin) {
+                situation.note_blamed(&client, receiver);
+            }
+        };
+        walk(state, name).await.ok()?;
+    }
+    let rows = |list: Vec<((bool, f64), ClientReport)>| -> Vec<Value> {
+        list.iter().map(|(_, client)| view::client(state, client)).collect()
+    };
+    let top = json!({ "talkers": rows(talkers), "queues": rows(queues), "slowed": situation.held_back });
+    tell(state, situation);
+    Some(top)
+}
+
+/// What is known without asking clients.
+fn beside_clients(state: &AdminState) -> Situation {
+    let (pressure, bans) = (state.handle.pressure(), state.handle.bans());
+    let health = state.handle.store().map(|report| report.health);
+    Situation {
+        level: (pressure.level.number(), pressure.level.name()),
+        cause: pressure.cause.map(Cause::name),
+        memory: pressure.memory_used as f64 / pressure.memory_max.max(1) as f64,
+        disk: health.as_ref().and_then(|health| health.why()).map(str::to_owned),
+        bans: bans.len(),
+        banned: bans.iter().take(NAMED_MAX).map(banned).collect(),
+        ..Situation::default()
+    }
+}
+
+fn banned(ban: &Ban) -> String {
+    match &ban.whom {
+        Banned::Client(id) => format!("{id:?}"),
+        Banned::User(user) => format!("user {user:?}"),
+        Banned::Network(ip, bits) => format!("{ip}/{bits}"),
+        Banned::ClientAt(id, ip, bits) => format!("{id:?} from {ip}/{bits}"),
+        Banned::ClientOf(id, user) => format!("{id:?} of user {user:?}"),
+    }
+}
+
+/// The log, `$SYS`, metrics, and whoever asks from now on.
+fn tell(state: &AdminState, situation: Situation) {
+    let mut watch = lock(&state.watch);
+    for alarm in watch.alarms.observe(situation.conditions(), state.handle.now()) {
+        let (kind, subject, text) = (alarm.kind.name(), &alarm.subject, &alarm.text);
+        if alarm.cleared_at.is_none() {
+            tracing::warn!(event = "alarm_raised", kind, subject, "{text}");
+        } else {
+            tracing::info!(event = "alarm_cleared", kind, subject, "over: {text}");
+        }
+    }
+    let sentence = situation.sentence();
+    // Alarms tell who; the sentence is told when it becomes better or worse.
+    if sentence.mood != watch.said {
+        watch.said = sentence.mood;
+        let (mood, next) = (sentence.mood.name(), &sentence.next);
+        tracing::info!(event = "situation", mood, next, "{}", sentence.text);
+    }
+    let counted = |kind: AlarmKind| watch.alarms.raised().filter(|alarm| alarm.kind == kind).count() as u64;
+    let raised: Vec<Value> = watch.alarms.raised().map(|alarm| shown(state, alarm)).collect();
+    state.handle.show_watch(WatchReport {
+        publishers_throttled: situation.held_back as u64,
+        clients_losing: situation.losing as u64,
+        clients_slow: situation.slow as u64,
+        alarms: AlarmKind::ALL.map(|kind| (kind.name(), counted(kind))).to_vec(),
+        alarms_text: Value::Array(raised).to_string(),
+    });
+    watch.situation = Arc::new(situation);
+}
+
+/// `/api/v1/alarms`.
+pub(crate) async fn show(axum::extract::State(state): axum::extract::State<Arc<AdminState>>) -> Answered {
+    Ok(json_of(&alarms(&state)))
+}
+
+/// Those that are raised, and the last that are over.
+pub(crate) fn alarms(state: &AdminState) -> Value {
+    let watch = lock(&state.watch);
+    let list =
+        |alarms: &mut dyn Iterator<Item = &Alarm>| -> Vec<Value> { alarms.map(|alarm| shown(state, alarm)).collect() };
+    json!({ "alarms": list(&mut watch.alarms.raised()), "cleared": list(&mut watch.alarms.cleared()) })
+}
+
+fn shown(state: &AdminState, alarm: &Alarm) -> Value {
+    let at = |at| view::rfc3339(state.wall(at));
+    json!({
+        "kind": alarm.kind.name(),
+        "subject": alarm.subject,
+        "text": alarm.text,
+        "since": at(alarm.since),
+        "cleared_at": alarm.cleared_at.map(at),
+    })
+}
+
+/// Into its place in a short list, the largest first.
+fn insert(list: &mut Vec<((bool, f64), ClientReport)>, value: (bool, f64), client: &ClientReport) {
+    let place = list.partition_point(|(other, _)| *other >= value);
+    if place < TOP_ROWS {
+        list.insert(place, (value, client.clone()));
+        list.truncate(TOP_ROWS);
+    }
+}
