@@ -249,6 +249,7 @@ pub(super) const CASES: &[BenchCase] = &[
         SpaceCase::Same,
         &[Goal::Space(SpaceGoal::AtLeast("answered", 10_000.0)), Goal::Space(SpaceGoal::AtMost("evaluations", 10.0))],
     ),
+    space("space combine", SpaceCase::Combine, &[Goal::Space(SpaceGoal::AtMost("% of its time for names", 5.0))]),
     BenchCase {
         group: "admin",
         name: "scrape 10 000",

@@ -2,6 +2,7 @@
 
 mod algebra;
 mod beside;
+mod canonical;
 mod dataset;
 mod delta;
 mod depth;
@@ -10,6 +11,7 @@ mod direct;
 mod encode;
 mod error;
 mod follow;
+mod footprint;
 mod form;
 mod guard;
 mod index;
@@ -35,9 +37,11 @@ mod update;
 mod view;
 
 pub use beside::{Evaluated, Evaluation};
+pub use canonical::{CanonicalPattern, CanonicalQuery, FreedQuery, PatternKind};
 pub use dataset::{DatasetLimits, Snapshot};
 pub use delta::QuadDelta;
 pub use error::{GraphError, Limit, QueryRefusal, TextPlace};
+pub use footprint::{ChangeTable, Footprint, TouchedPlaces};
 pub use journal::JournalLimits;
 pub use limits::{CancelToken, MemorySource, PARSE_STACK_BYTES, QueryLimits};
 pub use masks::{Mask, MaskGraph};

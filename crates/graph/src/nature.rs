@@ -10,7 +10,7 @@ use crate::dataset::Snapshot;
 use crate::error::GraphError;
 use crate::limits::{EvaluationMeter, QueryLimits};
 use crate::masks::Mask;
-use crate::query::{Query, pattern_mut};
+use crate::query::{Query, is_describe};
 use crate::text::{Tokens, variable};
 
 /// A query with so many triple patterns, and nothing worse, is cheap.
@@ -64,11 +64,20 @@ fn digits(text: &str) -> &str {
     &text[..length]
 }
 
-#[derive(Default)]
-struct Nature {
+/// What a walk over a query has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nature {
     patterns: usize,
     is_costly: bool,
     is_fickle: bool,
+}
+
+impl Nature {
+    pub(crate) fn of(pattern: &GraphPattern) -> Self {
+        let mut nature = Self::default();
+        walk(&mut pattern.clone(), &mut nature);
+        nature
+    }
 }
 
 impl AlgebraVisitor for Nature {
@@ -102,12 +111,6 @@ impl AlgebraVisitor for Nature {
 }
 
 impl Query {
-    fn nature(&self) -> Nature {
-        let mut nature = Nature::default();
-        walk(pattern_mut(&mut self.algebra.clone()), &mut nature);
-        nature
-    }
-
     /// True for `CONSTRUCT` and `DESCRIBE`, whose answers are graphs.
     pub fn is_graph(&self) -> bool {
         matches!(self.algebra, Algebra::Construct { .. } | Algebra::Describe { .. })
@@ -130,13 +133,12 @@ impl Query {
 
     /// True if nothing in it is likely to take long: few triple patterns, joined, filtered and cut.
     pub fn is_cheap(&self) -> bool {
-        let nature = self.nature();
-        !nature.is_costly && nature.patterns <= CHEAP_PATTERNS && !matches!(self.algebra, Algebra::Describe { .. })
+        !self.nature.is_costly && self.nature.patterns <= CHEAP_PATTERNS && !is_describe(&self.algebra)
     }
 
     /// True if the same data give the same answer: no function of chance or time in it.
     pub fn is_repeatable(&self) -> bool {
-        !self.nature().is_fickle
+        !self.nature.is_fickle
     }
 }
 

@@ -15,7 +15,7 @@ use crate::direct::{Direct, DirectRows};
 use crate::error::{GraphError, Limit};
 use crate::guard::PatternGuard;
 use crate::limits::{EvaluationMeter, QueryLimits};
-use crate::nature::{own_names, with_numbers};
+use crate::nature::{Nature, own_names, with_numbers};
 use crate::syntax::{star_order, words};
 use crate::text;
 use crate::view::{MERGED, SnapshotView};
@@ -36,6 +36,7 @@ pub struct Query {
     /// The client's own names that look like those that the parser makes up, which are others each time. None if any name
     /// may be the client's own.
     own_names: Option<BTreeSet<String>>,
+    pub(crate) nature: Nature,
 }
 
 impl Query {
@@ -66,8 +67,8 @@ impl Query {
         }
         let mut guarded = algebra.clone();
         let guard = PatternGuard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
-        let direct = Direct::of(&algebra);
-        Ok(Self { algebra, guarded, guard, direct, own_names: None })
+        let (direct, nature) = (Direct::of(&algebra), Nature::of(pattern_of(&algebra)));
+        Ok(Self { algebra, guarded, guard, direct, own_names: None, nature })
     }
 
     /// The same query on these graphs, as the protocol's `default-graph-uri` and `named-graph-uri` say. They replace
@@ -165,6 +166,10 @@ pub(crate) fn pattern_mut(algebra: &mut Algebra) -> &mut GraphPattern {
         | Algebra::Describe { pattern, .. }
         | Algebra::Ask { pattern, .. } => pattern,
     }
+}
+
+pub(crate) fn is_describe(algebra: &Algebra) -> bool {
+    matches!(algebra, Algebra::Describe { .. })
 }
 
 /// The columns that a `SELECT` names, or its star stands for.

@@ -3,6 +3,7 @@
 mod access_policy;
 mod admission;
 mod change;
+mod combining;
 mod counts;
 mod crew;
 mod evaluator;

@@ -34,6 +34,9 @@ pub const ANSWERS_BYTES_MAX: usize = 256 << 20;
 pub const CACHE_ENTRIES_MAX: usize = 4096;
 /// Bytes of the answers that are remembered.
 pub const CACHE_BYTES_MAX: usize = 32 << 20;
+/// Bytes of a result that is also remembered as rows, to be written for those who call its columns by other names: writing
+/// it takes about as long as reading a text that is short.
+pub const ROWS_KEPT_BYTES_MAX: usize = 64 << 10;
 /// Events on their way to one connection; more wait in the graph's queue, where they merge.
 pub const OUTLET_EVENTS: usize = 16;
 /// Bytes of notifications that are written together, beside the last one: they share the time of one.

@@ -5,12 +5,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
+use crate::combining::{self, RowKeeper};
 use crate::crew::is_given_up;
-use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX, ROWS_KEPT_BYTES_MAX};
+use crate::machine::cache::CachedRows;
 use crate::machine::front_desk::Side;
 use crate::machine::order::Taken;
 use crate::machine::request::{AnswerSource, Refused, ResponseBody, SpaceResponse};
@@ -20,6 +23,9 @@ use crate::panics::Part;
 use crate::render;
 use crate::shared_state::{Shared, Task, lock};
 use crate::watcher::JobSlot;
+
+/// What is sent, by how it is written.
+type WrittenAnswers = Vec<(u128, Result<Bytes, Refused>)>;
 
 /// False if it is to be replaced.
 pub(crate) fn run(shared: &Shared) -> bool {
@@ -50,40 +56,40 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     let (began, job) = (shared.now(), JobSlot::new(Mutex::new(Some(job))));
     let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot, &job));
     let is_well = evaluated.is_ok();
-    let outcome = evaluated.unwrap_or(Err(Refused::Panicked));
     let version = snapshot.version();
-    let outcome = outcome.map(|bytes| render::held(bytes, &shared.held));
-    if let (Some(key), Ok(bytes)) = (tasks[0].key, &outcome) {
-        lock(&shared.cache).keep(key, version, bytes.clone());
-    }
+    let answers = evaluated.unwrap_or_else(|_| vec![(0, Err(Refused::Panicked))]);
     // None if this reader was given up meanwhile.
     let job = lock(&job).take();
-    match (&outcome, job) {
+    match (&answers.first().map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone()), job) {
         (Ok(_), Some(job)) => shared.served(job, Side::Read, shared.now().since(began)),
         (Err(_), Some(job)) => shared.cancelled(job, Side::Read, shared.now().since(began)),
         (_, None) => {}
     }
+    // After a failure nothing more is written.
+    let failed = answers.last().filter(|(_, outcome)| outcome.is_err());
     for (place, task) in tasks.into_iter().enumerate() {
         let source = if place == 0 { AnswerSource::Fresh } else { AnswerSource::Shared };
         let hints = Hints { queued: Some(queued), ..task.hints.clone() };
         let of = |bytes| SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source };
-        shared.reply(task, outcome.clone().map(of));
+        let own = answers.iter().find(|(written, _)| *written == written_name(&task)).or(failed);
+        let outcome = own.map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone());
+        shared.reply(task, outcome.map(of));
     }
     is_well
 }
 
-fn evaluate(
-    shared: &Shared,
-    tasks: &[Task],
-    until: Timestamp,
-    snapshot: &Snapshot,
-    job: &JobSlot,
-) -> Result<Vec<u8>, Refused> {
+/// The name of the answer as it is written for this one; 0 if it is not shared.
+fn written_name(task: &Task) -> u128 {
+    task.name.as_ref().map_or(0, |name| name.written)
+}
+
+/// The answer to one question, for each way in which it is to be written: worked out once if it is short, and remembered.
+fn evaluate(shared: &Shared, tasks: &[Task], until: Timestamp, snapshot: &Snapshot, job: &JobSlot) -> WrittenAnswers {
     let waiting = tasks.iter().map(|task| Arc::clone(&task.requester.progress)).collect();
     shared.watched(until, waiting, Some((Part::Reader, Some(job))), |cancel| {
         shared.probe(Part::Reader);
         if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
-            return Err(Refused::busy(Duration::from_secs(1)));
+            return vec![(0, Err(Refused::busy(Duration::from_secs(1))))];
         }
         let token = cancel.clone();
         let limits = QueryLimits { cancel, result_bytes_max: 4 * ANSWER_BYTES_MAX, ..QueryLimits::default() };
@@ -91,12 +97,66 @@ fn evaluate(
             if let Some(probe) = &shared.probe {
                 probe.at_rendering();
             }
-            match &tasks[0].ask {
-                SpaceRequest::Query { query, form } => render::query(query, *form, snapshot, &limits),
-                SpaceRequest::Match { masks, form } => render::matches(masks, *form, snapshot, &limits),
-                // Everything else goes to the writer.
-                _ => Err(Refused::Closing),
-            }
+            written(shared, tasks, snapshot, &limits)
         })
     })
+}
+
+fn written(shared: &Shared, tasks: &[Task], snapshot: &Snapshot, limits: &QueryLimits) -> WrittenAnswers {
+    let (mut answers, mut rows) = (WrittenAnswers::new(), None::<Arc<CachedRows>>);
+    let is_one = tasks.iter().all(|task| written_name(task) == written_name(&tasks[0]));
+    let kept_max = if is_one { ROWS_KEPT_BYTES_MAX } else { ANSWER_BYTES_MAX };
+    for task in tasks {
+        if answers.iter().any(|(written, _)| *written == written_name(task)) {
+            continue;
+        }
+        let kept = rows.as_ref().and_then(|rows| match (&task.ask, &task.name) {
+            (SpaceRequest::Query { query, form }, Some(name)) => {
+                combining::write(query, *form, rows, &name.columns, None)
+            }
+            _ => None,
+        });
+        let outcome = if let Some(bytes) = kept {
+            Ok(bytes)
+        } else {
+            let (outcome, found) = render(task, snapshot, limits, kept_max);
+            rows = rows.or(found);
+            outcome
+        };
+        let outcome = outcome.map(|bytes| render::held(bytes, &shared.held));
+        if let (Some(name), Ok(bytes)) = (&task.name, &outcome) {
+            lock(&shared.cache).keep(name, snapshot.version(), bytes.clone());
+        }
+        // What is too long in one format may fit in another; whatever else is wrong is wrong for all.
+        let is_over = !matches!(outcome, Ok(_) | Err(Refused::TooLong));
+        answers.push((written_name(task), outcome));
+        if is_over {
+            break;
+        }
+    }
+    if let (Some(rows), Some(name)) = (rows.filter(|rows| rows.bytes <= ROWS_KEPT_BYTES_MAX), &tasks[0].name) {
+        lock(&shared.cache).keep_rows(name, snapshot.version(), &rows);
+    }
+    answers
+}
+
+/// One answer, and its rows if they are few.
+fn render(
+    task: &Task,
+    snapshot: &Snapshot,
+    limits: &QueryLimits,
+    kept_max: usize,
+) -> (Result<Vec<u8>, Refused>, Option<Arc<CachedRows>>) {
+    match &task.ask {
+        SpaceRequest::Query { query, form } => {
+            let name = task.name.as_ref().filter(|name| !name.columns.is_empty());
+            let mut keeper = RowKeeper::new(name.map_or(0, |_| kept_max));
+            let outcome = render::query(query, *form, snapshot, limits, &mut keeper);
+            let rows = name.filter(|_| outcome.is_ok()).and_then(|name| keeper.finish(name));
+            (outcome, rows)
+        }
+        SpaceRequest::Match { masks, form } => (render::matches(masks, *form, snapshot, limits), None),
+        // Everything else goes to the writer.
+        _ => (Err(Refused::Closing), None),
+    }
 }

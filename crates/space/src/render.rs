@@ -8,9 +8,10 @@ use bytes::Bytes;
 use oxrdf::{Quad, Term, TripleRef, Variable};
 use oxrdfio::RdfSerializer;
 use sparesults::QueryResultsSerializer;
-use tidegate_graph::{Mask, Query, QueryAnswer, QueryLimits, Row, Snapshot};
+use tidegate_graph::{GraphError, Mask, Query, QueryAnswer, QueryLimits, Row, Snapshot};
 use tidegate_wire_ssap::{RowWriter, SsapValue, write_boolean, write_triples};
 
+use crate::combining::RowKeeper;
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::machine::request::{Form, Refused};
 use crate::ssap::terms::triple_of;
@@ -58,17 +59,18 @@ pub(crate) fn held(mut bytes: Vec<u8>, sum: &Arc<AtomicUsize>) -> Bytes {
     Bytes::from_owner(HeldBytes { bytes, sum: Arc::clone(sum) })
 }
 
-/// The answer to a query.
-pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &QueryLimits) -> Result<Vec<u8>, Refused> {
+/// The answer to a query. Its rows are kept, too, as far as the keeper takes them.
+pub(crate) fn query(
+    query: &Query,
+    form: Form,
+    snapshot: &Snapshot,
+    limits: &QueryLimits,
+    keeper: &mut RowKeeper,
+) -> Result<Vec<u8>, Refused> {
     match (query.run(snapshot, limits)?, form) {
-        (QueryAnswer::Rows(rows), Form::Results(format)) => {
-            let variables = rows.variables().to_vec();
-            let serializer = QueryResultsSerializer::from_format(format);
-            let mut writer = serializer.serialize_solutions_to_writer(BoundedBuffer::default(), variables.clone())?;
-            for row in rows {
-                writer.serialize(bound(&variables, &row?))?;
-            }
-            Ok(writer.finish()?.0)
+        (QueryAnswer::Rows(found), form @ (Form::Results(_) | Form::Ssap)) => {
+            let variables = found.variables().to_vec();
+            rows(&variables, found, form, keeper)
         }
         (QueryAnswer::Boolean(answer), Form::Results(format)) => {
             let serializer = QueryResultsSerializer::from_format(format);
@@ -80,19 +82,6 @@ pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &Que
                 writer.serialize_triple(&triple?)?;
             }
             Ok(writer.finish()?.0)
-        }
-        (QueryAnswer::Rows(rows), Form::Ssap) => {
-            let variables: Vec<String> = rows.variables().iter().map(|name| name.as_str().to_owned()).collect();
-            let mut out = String::new();
-            let mut writer = RowWriter::new(&variables, &mut out);
-            for row in rows {
-                write_row(&mut writer, &row?);
-                if writer.len() > ANSWER_BYTES_MAX {
-                    return Err(Refused::TooLong);
-                }
-            }
-            writer.finish();
-            Ok(out.into_bytes())
         }
         (QueryAnswer::Boolean(answer), Form::Ssap) => {
             let mut out = String::new();
@@ -109,6 +98,44 @@ pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &Que
         }
         // Doors choose the form by the kind of query.
         _ => Err(Refused::TooLong),
+    }
+}
+
+/// Rows as bytes.
+pub(crate) fn rows(
+    variables: &[Variable],
+    rows: impl Iterator<Item = Result<Row, GraphError>>,
+    form: Form,
+    keeper: &mut RowKeeper,
+) -> Result<Vec<u8>, Refused> {
+    match form {
+        Form::Results(format) => {
+            let serializer = QueryResultsSerializer::from_format(format);
+            let mut writer = serializer.serialize_solutions_to_writer(BoundedBuffer::default(), variables.to_vec())?;
+            for row in rows {
+                let row = row?;
+                writer.serialize(bound(variables, &row))?;
+                keeper.push(&row);
+            }
+            Ok(writer.finish()?.0)
+        }
+        Form::Ssap => {
+            let names: Vec<String> = variables.iter().map(|name| name.as_str().to_owned()).collect();
+            let mut out = String::new();
+            let mut writer = RowWriter::new(&names, &mut out);
+            for row in rows {
+                let row = row?;
+                write_row(&mut writer, &row);
+                keeper.push(&row);
+                if writer.len() > ANSWER_BYTES_MAX {
+                    return Err(Refused::TooLong);
+                }
+            }
+            writer.finish();
+            Ok(out.into_bytes())
+        }
+        // Doors choose the form by the kind of query.
+        Form::Graph(_) => Err(Refused::TooLong),
     }
 }
 
@@ -192,10 +219,10 @@ impl From<io::Error> for Refused {
     }
 }
 
-impl From<tidegate_graph::GraphError> for Refused {
-    fn from(error: tidegate_graph::GraphError) -> Self {
+impl From<GraphError> for Refused {
+    fn from(error: GraphError) -> Self {
         match error {
-            tidegate_graph::GraphError::Cancelled => Self::Late,
+            GraphError::Cancelled => Self::Late,
             error => Self::Failed(error),
         }
     }

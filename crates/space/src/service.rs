@@ -255,7 +255,9 @@ impl Service {
         let mut shared = Shared::new(seed, &options.admission).ok_or(io::ErrorKind::InvalidInput)?;
         (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(options.budget.clone()));
         if let Some(opened) = &opened {
-            shared.version.store(opened.restored.space.version(), Ordering::SeqCst);
+            let version = opened.restored.space.version();
+            shared.version.store(version, Ordering::SeqCst);
+            lock(&shared.cache).forget(version);
         }
         let shared = Arc::new(shared);
         let handle = SpaceHandle { shared: Arc::clone(&shared), boot: u64::from_le_bytes(random()) };
@@ -341,6 +343,17 @@ impl SpaceHandle {
     /// A name for a version that no other run of this process has used.
     pub fn version_name(&self, version: u64) -> String {
         format!("\"{:016x}-{version}\"", self.boot)
+    }
+
+    /// The version of such a name; none of another run.
+    pub(crate) fn version_of_name(&self, name: &str) -> Option<u64> {
+        name.strip_prefix(&format!("\"{:016x}-", self.boot))?.strip_suffix('"')?.parse().ok()
+    }
+
+    /// Whether whoever has seen this version has the present answer already: nothing that the request reads was touched since.
+    pub(crate) fn is_unchanged(&self, ask: &SpaceRequest, seen: Option<u64>) -> bool {
+        let footprint = seen.and_then(|_| ask.footprint());
+        seen.zip(footprint).is_some_and(|(seen, footprint)| lock(&self.shared.cache).is_unchanged(&footprint, seen))
     }
 
     /// A client as the pools know it: where it comes from and what it calls itself.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate_control::Timestamp;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::Snapshot;
+use tidegate_graph::{Snapshot, TouchedPlaces};
 use tokio::sync::oneshot;
 
 use crate::admission::SpaceAdmission;
@@ -138,7 +138,7 @@ impl Shared {
             watcher: Condvar::new(),
             is_watcher_asleep: AtomicBool::new(false),
             supervisor: Condvar::new(),
-            cache: Mutex::default(),
+            cache: Mutex::new(Cache::new(0)),
             counts: Counts::default(),
             watch: SpaceWatch::default(),
             version: AtomicU64::new(0),
@@ -165,16 +165,16 @@ impl Shared {
     /// A request arrives: it is answered from memory, waits, or is refused at once.
     pub(crate) fn offer(&self, ask: SpaceRequest, asker: RequestOrigin, requester: ReplyTo) {
         let class = ask.class();
-        let (key, shape) = ask.names(asker.scope, self.seed);
+        let (name, shape) = ask.names(asker.scope, self.seed);
         let began = self.now();
         let until = began + asker.patience;
-        let task = Task { ask, class, key, began, until, hints: Hints::default(), requester };
+        let name = name.map(Box::new);
+        let task = Task { ask, class, name, began, until, hints: Hints::default(), requester };
         if let Some(refused) = self.unavailable() {
             self.reply(task, Err(refused));
             return;
         }
-        let version = self.version.load(Ordering::SeqCst);
-        if let Some(bytes) = key.and_then(|key| lock(&self.cache).find(key, version)) {
+        if let Some((bytes, version)) = self.remembered(&task, asker.scope) {
             let hints = lock(&self.desk).front.hints(began, &task, &asker.caller);
             let source = AnswerSource::Remembered;
             self.reply(task, Ok(SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source }));
@@ -312,15 +312,15 @@ impl Shared {
         self.reader.notify_all();
     }
 
-    /// The data have changed. Called before a change is confirmed.
-    pub(crate) fn changed(&self, version: u64, snapshot: impl FnOnce() -> Snapshot) {
+    /// The data have changed. Called before a change is confirmed; and what is remembered hears of it before anybody can
+    /// read it, so that nobody is given something older than what somebody has seen.
+    pub(crate) fn changed(&self, version: u64, touched: &TouchedPlaces, snapshot: impl FnOnce() -> Snapshot) {
+        lock(&self.cache).show(touched, version);
         let mut desk = lock(&self.desk);
         self.version.store(version, Ordering::SeqCst);
         if desk.front.handle_changed(snapshot) {
             self.reader.notify_all();
         }
-        drop(desk);
-        lock(&self.cache).forget(version);
     }
 
     /// A job was done in this time. Said before its client is answered.

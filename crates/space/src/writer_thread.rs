@@ -143,9 +143,9 @@ impl WriterThread {
 
     /// Shows what is new, answers, and tells.
     fn answer(&mut self) {
-        if let Some(version) = self.machine.poll_version() {
+        if let Some((version, touched)) = self.machine.poll_version() {
             let machine = &self.machine;
-            self.shared.changed(version, || machine.visible());
+            self.shared.changed(version, &touched, || machine.visible());
         }
         while let Some(event) = self.machine.poll_event() {
             match event {

@@ -226,7 +226,7 @@ fn f104_f105_equal_questions_are_worked_out_once_and_a_leader_that_leaves_harms_
         stream
     };
     // Both readers are busy, each with a question of its own, so that equal ones wait together.
-    let busy: Vec<_> = ["?n", "?m"].map(|name| ask("/query?timeout=3s", &query.replace("?n", name))).into();
+    let busy: Vec<_> = ["-1", "-2"].map(|sum| ask("/query?timeout=3s", &query.replace("-1", sum))).into();
     wait_until(&broker, "both are busy", |running| running == 2);
     let equal = "SELECT (COUNT(*) AS ?c) { ?s <urn:v> ?o }";
     let leader = ask("/query", equal);

@@ -142,10 +142,11 @@ async fn ask(
             Err(problem) => return (QueryNote::Wrong(problem), Err(Refused::Declined)),
         };
         let is_repeatable = query.is_repeatable();
-        match seen(&handle, &headers, is_read).filter(|_| is_repeatable) {
-            Some(version) => (QueryNote::Unchanged(version), Err(Refused::Declined)),
-            None => (QueryNote::Asked(form, is_repeatable), Ok(SpaceRequest::Query { query: Box::new(query), form })),
+        let ask = SpaceRequest::Query { query: Box::new(query), form };
+        if seen(&handle, &headers, is_read).iter().any(|seen| handle.is_unchanged(&ask, Some(*seen))) {
+            return (QueryNote::Unchanged(handle.version()), Err(Refused::Declined));
         }
+        (QueryNote::Asked(form, is_repeatable), Ok(ask))
     };
     match door.handle.read(bytes, Class::Query, asker, work).answer().await {
         (_, Some(QueryNote::Wrong(problem))) => Err(problem),
@@ -156,14 +157,16 @@ async fn ask(
     }
 }
 
-/// The version of now, if its client says that it has seen that. The same data give the same answer: whoever has it
-/// already is told so without any work.
-fn seen(handle: &SpaceHandle, headers: &HeaderMap, is_read: bool) -> Option<u64> {
-    let (seen, version) = (headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()), handle.version());
-    let now = handle.version_name(version);
-    let is_named = is_read && seen.is_some_and(|seen| seen.split(',').any(|seen| seen.trim() == now));
-    (is_named || asks(headers).version == Some(version)).then_some(version)
+/// The versions that its client says it has seen. The same data give the same answer: whoever has it already is told so
+/// without any work.
+fn seen(handle: &SpaceHandle, headers: &HeaderMap, is_read: bool) -> Vec<u64> {
+    let named = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).filter(|_| is_read);
+    let names = named.unwrap_or_default().split(',').take(SEEN_MAX);
+    names.filter_map(|name| handle.version_of_name(name.trim())).chain(asks(headers).version).collect()
 }
+
+/// Versions that a client may say it has seen, in one request.
+const SEEN_MAX: usize = 16;
 
 /// Whoever asks has the answer already.
 pub(super) fn not_modified(door: &HttpState, version: u64) -> Response {

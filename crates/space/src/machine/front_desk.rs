@@ -138,7 +138,8 @@ impl<R, C> FrontDesk<R, C> {
         let queue = self.queue(side);
         let hints = queue.hints(now, task.class, caller);
         task.hints.clone_from(&hints);
-        let (class, key, patience) = (task.class, task.key, task.until.since(now));
+        let (class, patience) = (task.class, task.until.since(now));
+        let key = task.name.as_ref().map(|name| name.key());
         let arrival = Arrival {
             class,
             key,

@@ -1,20 +1,17 @@
 //! What a door asks of the service, and what it gets.
 
-use std::hash::Hash;
 use std::time::Duration;
 
 use bytes::Bytes;
 use oxrdf::{BlankNode, Quad, Variable};
 use oxrdfio::RdfFormat;
-use siphasher::sip128::{Hasher128, SipHasher24};
 use sparesults::QueryResultsFormat;
-use tidegate_control::admission::{Class, QueryKey};
+use tidegate_control::admission::Class;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{GraphError, Mask, Query, ResultBaseline, ResultDelta, SubscriberId, Update};
 
 use crate::limits::{TEXT_SHOWN_BYTES, TIME_MAX, TIME_MIN};
 use crate::machine::condition::Condition;
-use crate::machine::order::Shape;
 use crate::machine::request_queue::Caller;
 
 /// A request, parsed. `C` is a connection that hears of changes.
@@ -196,7 +193,7 @@ pub enum AnswerSource {
     Fresh,
     /// It was worked out for an equal request that waited at the same time.
     Shared,
-    /// It was worked out before, and nothing has changed since.
+    /// It was worked out before, for this question or one that contains it, and nothing that it reads has changed since.
     Remembered,
 }
 
@@ -280,55 +277,9 @@ impl<C> SpaceRequest<C> {
         self.class() == Class::Update
     }
 
-    /// True if a client that has seen this version has its answer already.
-    pub(crate) fn is_unchanged(&self, seen: Option<u64>, now: u64) -> bool {
-        let is_repeatable = match self {
-            Self::Query { query, .. } => query.is_repeatable(),
-            Self::Match { .. } => true,
-            _ => false,
-        };
-        is_repeatable && seen == Some(now)
-    }
-
     /// True if it needs only a snapshot.
     pub(crate) fn only_reads(&self) -> bool {
         matches!(self, Self::Query { .. } | Self::Match { .. })
-    }
-
-    /// Its names: for sharing (equal for equal questions in equal forms by askers with equal rights; none if its answer
-    /// cannot be shared), and for what it will cost.
-    pub(crate) fn names(&self, scope: u64, seed: (u64, u64)) -> (Option<QueryKey>, Shape) {
-        let words = self.words();
-        let shape = shape(self.class(), &words, self.size(), seed);
-        let mut hasher = SipHasher24::new_with_keys(seed.0, seed.1);
-        scope.hash(&mut hasher);
-        match self {
-            Self::Query { query, form } if query.is_repeatable() => (0, form).hash(&mut hasher),
-            Self::Match { form, .. } => (1, form).hash(&mut hasher),
-            _ => return (None, shape),
-        }
-        words.hash(&mut hasher);
-        (Some(QueryKey(hasher.finish128().as_u128())), shape)
-    }
-
-    /// What it says, in one spelling; of changes without a condition only that they are changes.
-    fn words(&self) -> String {
-        match self {
-            Self::Query { query, .. } => query.canonical(),
-            Self::Match { masks, .. } => format!("{masks:?}"),
-            Self::Update(update) => update.conditions(),
-            Self::Subscribe { what, .. } => what.canonical(),
-            Self::Edit { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => String::new(),
-        }
-    }
-
-    /// Quads that it brings or takes away by name.
-    fn size(&self) -> usize {
-        match self {
-            Self::Update(update) => update.size(),
-            Self::Edit { remove, insert } => remove.len() + insert.len(),
-            _ => 0,
-        }
     }
 }
 
@@ -340,70 +291,9 @@ fn cut(text: &str) -> Box<str> {
     text.get(..end).unwrap_or_default().into()
 }
 
-/// For the estimate of its cost: the words themselves, and the words without constants.
-fn shape(class: Class, words: &str, size: usize, seed: (u64, u64)) -> Shape {
-    let hash = |words: &str| {
-        let mut hasher = SipHasher24::new_with_keys(seed.0, seed.1);
-        (class.index(), words).hash(&mut hasher);
-        // Zero is no name.
-        hasher.finish128().h1.max(1)
-    };
-    let exact = if words.is_empty() { 0 } else { hash(words) };
-    Shape { exact, kind: hash(&without_constants(words)), size: u32::try_from(size).unwrap_or(u32::MAX) }
-}
-
-/// A text without its IRIs and strings. Only for estimates: what it takes for a constant may be none.
-fn without_constants(words: &str) -> String {
-    let mut kept = String::with_capacity(words.len());
-    let mut rest = words.chars().peekable();
-    while let Some(next) = rest.next() {
-        let end = match next {
-            '<' if rest.peek().is_some_and(|next| !matches!(next, ' ' | '=')) => '>',
-            '"' => '"',
-            _ => {
-                kept.push(next);
-                continue;
-            }
-        };
-        kept.push(next);
-        while let Some(inside) = rest.next() {
-            if inside == '\\' {
-                rest.next();
-            } else if inside == end {
-                break;
-            }
-        }
-    }
-    kept
-}
-
 #[cfg(test)]
 mod tests {
-    use tidegate_graph::QueryLimits;
-
     use super::*;
-
-    fn key(text: &str, form: Form, scope: u64) -> Option<QueryKey> {
-        let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
-        SpaceRequest::<()>::Query { query, form }.names(scope, (1, 2)).0
-    }
-
-    #[test]
-    fn f104_only_equal_questions_in_equal_forms_by_equals_share() {
-        let json = Form::Results(QueryResultsFormat::Json);
-        let plain = key("SELECT ?o { <urn:a> <urn:b> ?o }", json, 0);
-        assert!(plain.is_some());
-        assert_eq!(key("PREFIX u: <urn:>\nSELECT  ?o # spaces\nWHERE { u:a u:b ?o . }", json, 0), plain);
-        for (text, form, scope) in [
-            ("SELECT ?o { <urn:a> <urn:b> ?o }", json, 1),
-            ("SELECT ?o { <urn:a> <urn:b> ?o }", Form::Ssap, 0),
-            ("SELECT ?o { <urn:a> <urn:c> ?o }", json, 0),
-            ("SELECT ?x { <urn:a> <urn:b> ?x }", json, 0),
-        ] {
-            assert_ne!(key(text, form, scope), plain, "{text} {form:?} {scope}");
-        }
-        assert_eq!(key("SELECT (RAND() AS ?x) {}", json, 0), None);
-    }
 
     #[test]
     fn patience_can_only_be_shortened() {

@@ -1,9 +1,10 @@
 //! A request on its way through the machines, and what they have to know of whoever made it.
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, QueryKey};
+use tidegate_control::admission::Class;
 use tidegate_control::hints::Hints;
 
+use super::query_name::QueryName;
 use super::request::SpaceRequest;
 
 /// Whoever waits for an answer. It may leave, or withdraw its request, at any moment and on any thread: so it is asked, and
@@ -27,7 +28,8 @@ pub(crate) trait Requester {
 pub(crate) struct PendingRequest<R, C> {
     pub(crate) ask: SpaceRequest<C>,
     pub(crate) class: Class,
-    pub(crate) key: Option<QueryKey>,
+    /// None if nobody can share its answer.
+    pub(crate) name: Option<Box<QueryName>>,
     pub(crate) began: Timestamp,
     pub(crate) until: Timestamp,
     /// What its client is told about pace.

@@ -313,7 +313,7 @@ impl SsapConnection {
         let is_told = *asks != Asks::default();
         match step {
             PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => self.conclude(&header, step),
-            PlanStep::Ask(ask, _) if ask.is_unchanged(asks.version, self.door.handle.version()) => {
+            PlanStep::Ask(ask, _) if self.door.handle.is_unchanged(&ask, asks.version) => {
                 self.door.handle.note_ssap(&header, Ssap::Done);
                 write::not_modified(&header, self.door.handle.version(), &mut self.out);
             }

@@ -85,7 +85,7 @@ pub(super) fn understand(
     let is_told = *asks != Asks::default();
     let (what, ask) = match step {
         _ if limits.cancel.is_cancelled() => (ReadOutcome::Asked(AnswerKind::Unread), Err(Refused::Late)),
-        PlanStep::Ask(ask, _) if ask.is_unchanged(asks.version, handle.version()) => {
+        PlanStep::Ask(ask, _) if handle.is_unchanged(&ask, asks.version) => {
             (ReadOutcome::Unchanged(handle.version()), Err(Refused::Declined))
         }
         PlanStep::Ask(ask, reply) => (ReadOutcome::Asked(AnswerKind::Ask(reply)), Ok(ask)),

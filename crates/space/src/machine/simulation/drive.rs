@@ -90,7 +90,7 @@ impl SpaceWorld {
     }
 
     fn answer_all(&mut self) {
-        if let Some(version) = self.writer.poll_version() {
+        if let Some((version, _)) = self.writer.poll_version() {
             assert!(version <= self.store.stored, "{version} is seen, and {} is stored", self.store.stored);
             let writer = &self.writer;
             self.desk.handle_changed(|| writer.visible());

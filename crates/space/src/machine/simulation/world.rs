@@ -253,10 +253,11 @@ impl SpaceWorld {
         let (is_gone, is_withdrawn, is_begun) = (Cell::new(false), Cell::new(false), Cell::new(false));
         let visitor = Rc::new(SimulatedRequester { number: self.made, what, is_gone, is_withdrawn, is_begun });
         self.pending.insert(self.made, Rc::clone(&visitor));
-        let (class, (key, shape)) = (ask.class(), ask.names(0, (1, 2)));
+        let (class, (name, shape)) = (ask.class(), ask.names(0, (1, 2)));
+        let name = name.map(Box::new);
         let until = self.now + [Duration::from_millis(20), Duration::from_secs(10)][self.dice.below(2) as usize];
         let task =
-            PendingRequest { ask, class, key, began: self.now, until, hints: Hints::default(), requester: visitor };
+            PendingRequest { ask, class, name, began: self.now, until, hints: Hints::default(), requester: visitor };
         let caller = Caller { client: self.dice.below(4), ..Caller::default() };
         match self.desk.offer(self.now, task, shape, &caller, &mut self.dice) {
             Offered::Waits(side) => {

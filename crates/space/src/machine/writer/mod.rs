@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{Evaluated, GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId};
+use tidegate_graph::{Evaluated, GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId, TouchedPlaces};
 
 use group::{CommitGroup, DoneRequest, share};
 use standing::PendingEvaluations;
@@ -147,6 +147,8 @@ pub(crate) struct Writer<R, C> {
     /// The version that everybody may see, and whether it is new.
     visible: u64,
     is_visible_new: bool,
+    /// What changes have touched that nobody sees yet.
+    touched: TouchedPlaces,
 }
 
 impl<R: Requester, C: Clone + Eq> Writer<R, C> {
@@ -170,6 +172,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             is_evaluator_wanted: false,
             visible,
             is_visible_new: false,
+            touched: TouchedPlaces::default(),
         }
     }
 
@@ -290,9 +293,11 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         }
     }
 
-    /// The data that everybody may see from now on have this version. To be said before anybody is answered.
-    pub(crate) fn poll_version(&mut self) -> Option<u64> {
-        std::mem::take(&mut self.is_visible_new).then_some(self.visible)
+    /// The data that everybody may see from now on have this version, and what changed on the way. To be said before anybody
+    /// is answered.
+    pub(crate) fn poll_version(&mut self) -> Option<(u64, TouchedPlaces)> {
+        let is_new = std::mem::take(&mut self.is_visible_new);
+        is_new.then(|| (self.visible, std::mem::take(&mut self.touched)))
     }
 
     /// The next answer.

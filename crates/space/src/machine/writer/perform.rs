@@ -123,6 +123,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     fn changed(&mut self, outcome: UpdateOutcome, rule: Option<RuleChange>, requester: &R) -> ResponseBody {
         let UpdateOutcome { deltas, stopped, blanks } = outcome;
         let is_change = !deltas.is_empty();
+        for delta in &deltas {
+            self.touched.note(delta);
+        }
         let mut removed = Vec::with_capacity(stopped.len());
         for (stopped, error) in stopped {
             self.rules.retain(|_, id| *id != stopped);

@@ -1,0 +1,107 @@
+//! Answers without an evaluation: what is remembered for an equal question is written for this asker, what is remembered
+//! for a larger one is cut down for it. On the thread that has read the question; only short results are kept as rows, so
+//! that writing one costs about as much as reading a text.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidegate_graph::{FreedQuery, Query, Row};
+
+use crate::machine::cache::{CachedRows, Remembered};
+use crate::machine::query_name::{QueryName, QuestionHasher};
+use crate::machine::request::Form;
+use crate::notifications::SpaceRequest;
+use crate::render;
+use crate::shared_state::{Shared, Task, lock};
+
+/// Rows of a result while it is written, as long as they are within so many bytes.
+pub(crate) struct RowKeeper {
+    rows: Option<Vec<Row>>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl RowKeeper {
+    /// Keeps up to so many bytes; with none, nothing.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { rows: (bytes_max > 0).then(Vec::new), bytes: 0, bytes_max }
+    }
+
+    pub(crate) fn push(&mut self, row: &Row) {
+        let Some(rows) = &mut self.rows else { return };
+        let fields = row.iter().flatten().map(|term| size_of_val(term) + text_bytes(term));
+        self.bytes += size_of::<Row>() + 16 + fields.sum::<usize>();
+        if self.bytes > self.bytes_max {
+            self.rows = None;
+        } else {
+            rows.push(Row::clone(row));
+        }
+    }
+
+    /// All rows, if they were few enough.
+    pub(crate) fn finish(self, name: &QueryName) -> Option<Arc<CachedRows>> {
+        let (rows, bytes) = (self.rows?, self.bytes);
+        Some(Arc::new(CachedRows { columns: name.columns.clone(), rows, bytes }))
+    }
+}
+
+fn text_bytes(term: &oxrdf::Term) -> usize {
+    match term {
+        oxrdf::Term::NamedNode(node) => node.as_str().len(),
+        oxrdf::Term::BlankNode(node) => node.as_str().len(),
+        oxrdf::Term::Literal(literal) => literal.value().len(),
+    }
+}
+
+/// Writes rows for this asker, with its own names and order of columns; and only those with the value, if it asks for
+/// that. None if they do not have what it asks for, which the cache rules out.
+pub(crate) fn write(
+    query: &Query,
+    form: Form,
+    kept: &CachedRows,
+    columns: &[u32],
+    part: Option<&FreedQuery>,
+) -> Option<Vec<u8>> {
+    let place = |number: &u32| kept.columns.iter().position(|column| column == number);
+    let places = columns.iter().map(place).collect::<Option<Vec<usize>>>()?;
+    let wanted = match part {
+        Some(part) => Some((place(&part.freed)?, &part.value)),
+        None => None,
+    };
+    let is_wanted =
+        |row: &&Row| wanted.is_none_or(|(at, value)| row.get(at).is_some_and(|it| it.as_ref() == Some(value)));
+    let rows = kept.rows.iter().filter(is_wanted);
+    let rows = rows.map(|row| Ok(places.iter().map(|at| row.get(*at).cloned().flatten()).collect::<Row>()));
+    render::rows(&query.variables()?, rows, form, &mut RowKeeper::new(0)).ok()
+}
+
+impl Shared {
+    /// The answer to a question, if it is known without an evaluation, and its version.
+    pub(crate) fn remembered(&self, task: &Task, scope: u64) -> Option<(Bytes, u64)> {
+        let name = task.name.as_deref()?;
+        let found = lock(&self.cache).find(name);
+        let (rows, part, version) = match (found, &task.ask) {
+            (Some((Remembered::Written(bytes), version)), _) => return Some((bytes, version)),
+            (Some((Remembered::Rows(rows), version)), _) => (rows, None, version),
+            (None, SpaceRequest::Query { query, .. }) if name.pattern.is_some() => {
+                let (rows, part, version) = self.containing(query, scope)?;
+                (rows, Some(part), version)
+            }
+            (None, _) => return None,
+        };
+        let SpaceRequest::Query { query, form } = &task.ask else { return None };
+        let columns = part.as_ref().map_or(&name.columns, |part| &part.columns);
+        let bytes = render::held(write(query, *form, &rows, columns, part.as_ref())?, &self.held);
+        lock(&self.cache).keep(name, version, bytes.clone());
+        Some((bytes, version))
+    }
+
+    /// Rows of a question that contains this one.
+    fn containing(&self, query: &Query, scope: u64) -> Option<(Arc<CachedRows>, FreedQuery, u64)> {
+        let hashed = QuestionHasher { scope, seed: self.seed };
+        query.freed(|kind| lock(&self.cache).has(kind)).into_iter().find_map(|freed| {
+            let (rows, version) = lock(&self.cache).find_containing(hashed.of_pattern(&freed.question), &freed)?;
+            Some((rows, freed, version))
+        })
+    }
+}

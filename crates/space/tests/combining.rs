@@ -1,0 +1,210 @@
+//! Equal, renamed and contained questions between random changes: whatever is answered without an evaluation is what an
+//! evaluation would answer, and nothing of it is old.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParserOutput};
+use tidegate_graph::{GraphSpace, Query, QueryAnswer, QueryLimits, SpaceLimits, Update};
+use tidegate_space::{
+    AnswerSource, Form, RequestOrigin, ResponseBody, Service, SpaceHandle, SpaceRequest, SpaceResponse,
+};
+
+/// What is asked, as templates: `?a` to `?d` stand for names, `<urn:1>` and the like for terms.
+const TEMPLATES: [&str; 16] = [
+    "SELECT ?a ?b { ?a <urn:p0> ?b }",
+    "SELECT ?b ?a { ?a <urn:p0> ?b }",
+    "SELECT ?b { <urn:1> <urn:p0> ?b }",
+    "SELECT ?a { ?a <urn:p0> 1 }",
+    "SELECT ?b { <urn:2> <urn:p0> ?b }",
+    "SELECT ?a ?b ?c { ?a <urn:p0> ?b . ?a <urn:p1> ?c }",
+    "SELECT ?c ?a ?b { ?a <urn:p1> ?c . ?a <urn:p0> ?b }",
+    "SELECT ?c { <urn:1> <urn:p1> ?c . <urn:1> <urn:p0> ?b }",
+    "SELECT ?a { ?a <urn:p1> 2 . ?a <urn:p0> ?b }",
+    "SELECT DISTINCT ?a { ?a <urn:p0> ?b . ?a <urn:p1> ?c }",
+    "SELECT ?a (COUNT(*) AS ?d) { ?a <urn:p1> ?c . ?a <urn:p0> ?b } GROUP BY ?a",
+    "SELECT ?a ?b { ?a <urn:p0> ?b OPTIONAL { ?a <urn:p1> ?c } FILTER(?b > 0) }",
+    "SELECT ?a ?d { GRAPH ?d { ?a <urn:p0> ?b } }",
+    "SELECT ?a { GRAPH <urn:1> { ?a <urn:p0> ?b } }",
+    "SELECT ?a ?b { ?a <urn:p0>* ?b }",
+    "SELECT ?b { ?b <urn:p0> [ <urn:p1> ?a ] }",
+];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Change(bool, u8, u8, u8, u8),
+    Ask(usize, usize, bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let change = (any::<bool>(), 0..3u8, 0..3u8, 0..4u8, 0..3u8);
+    let change = change.prop_map(|(is_insert, graph, s, p, o)| Step::Change(is_insert, graph, s, p, o));
+    let ask =
+        (0..TEMPLATES.len(), 0..3usize, any::<bool>()).prop_map(|(which, names, form)| Step::Ask(which, names, form));
+    prop::collection::vec(prop_oneof![1 => change, 3 => ask], 1..60)
+}
+
+/// The same question under other names.
+fn renamed(template: &str, names: usize) -> String {
+    let sets = [["a", "b", "c", "d"], ["b", "a", "x", "c"], ["longer", "c", "b", "a"]];
+    let text = template.replace('?', "?_");
+    ["a", "b", "c", "d"]
+        .iter()
+        .zip(sets[names])
+        .fold(text, |text, (from, to)| text.replace(&format!("?_{from}"), &format!("?{to}")))
+}
+
+type Rows = Vec<BTreeMap<String, String>>;
+
+/// What a plain evaluation gives, sorted.
+fn evaluated(space: &GraphSpace, query: &Query) -> Rows {
+    let snapshot = space.snapshot();
+    let QueryAnswer::Rows(rows) = query.run(&snapshot, &QueryLimits::default()).unwrap() else { panic!("no rows") };
+    let names = rows.variables().to_vec();
+    let row = |row: tidegate_graph::Row| {
+        let fields = names.iter().zip(row.iter());
+        fields.filter_map(|(name, term)| Some((name.as_str().to_owned(), term.as_ref()?.to_string()))).collect()
+    };
+    sorted(rows.map(|found| row(found.unwrap())).collect())
+}
+
+/// What was answered, sorted, with the names of its columns.
+fn answered(bytes: &[u8], format: QueryResultsFormat) -> (Vec<String>, Rows) {
+    let parser = QueryResultsParser::from_format(format);
+    let ReaderQueryResultsParserOutput::Solutions(rows) = parser.for_reader(bytes).unwrap() else { panic!("no rows") };
+    let names = rows.variables().iter().map(|name| name.as_str().to_owned()).collect();
+    let row = |row: sparesults::QuerySolution| {
+        row.iter().map(|(name, term)| (name.as_str().to_owned(), term.to_string())).collect()
+    };
+    (names, sorted(rows.map(|found| row(found.unwrap())).collect()))
+}
+
+fn sorted(mut rows: Rows) -> Rows {
+    rows.sort();
+    rows
+}
+
+fn ask(handle: &SpaceHandle, request: SpaceRequest) -> SpaceResponse {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(handle.ask(request, RequestOrigin::new(0, None))).unwrap()
+}
+
+fn question(text: &str, format: QueryResultsFormat) -> SpaceRequest {
+    let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
+    SpaceRequest::Query { query, form: Form::Results(format) }
+}
+
+fn bytes(response: &SpaceResponse) -> &[u8] {
+    let ResponseBody::Bytes(bytes) = &response.answer else { panic!("{response:?}") };
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn whatever_is_combined_is_what_an_evaluation_gives(steps in steps()) {
+        let (service, limits) = (Service::start(SpaceLimits::default()).unwrap(), QueryLimits::default());
+        let (handle, mut model) = (service.handle(), GraphSpace::new(1, SpaceLimits::default()));
+        for step in steps {
+            match step {
+                Step::Change(is_insert, graph, s, p, o) => {
+                    let object = if o == 0 { "<urn:1>".to_owned() } else { o.to_string() };
+                    let triple = format!("<urn:{s}> <urn:p{}> {object}", p.min(2));
+                    let quad = if graph == 0 { triple } else { format!("GRAPH <urn:{graph}> {{ {triple} }}") };
+                    let verb = if is_insert { "INSERT" } else { "DELETE" };
+                    let update = Update::parse(&format!("{verb} DATA {{ {quad} }}"), &limits).unwrap();
+                    model.update(&update, &limits).unwrap();
+                    ask(&handle, SpaceRequest::Update(Box::new(update)));
+                }
+                Step::Ask(which, names, is_xml) => {
+                    let text = renamed(TEMPLATES[which], names);
+                    let format = if is_xml { QueryResultsFormat::Xml } else { QueryResultsFormat::Json };
+                    let query = Query::parse(&text, &limits).unwrap();
+                    let response = ask(&handle, question(&text, format));
+                    let (columns, rows) = answered(bytes(&response), format);
+                    let own: Vec<String> = query.variables().unwrap().iter().map(|name| name.as_str().to_owned()).collect();
+                    prop_assert_eq!(columns, own, "{}", &text);
+                    prop_assert_eq!(rows, evaluated(&model, &query), "{} {:?}", &text, response.source);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn renamed_contained_and_untouched_questions_are_answered_without_an_evaluation() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let handle = service.handle();
+    let update = |text: &str| {
+        let update = Update::parse(text, &QueryLimits::default()).unwrap();
+        ask(&handle, SpaceRequest::Update(Box::new(update)));
+    };
+    let source = |text: &str, format| ask(&handle, question(text, format)).source;
+    let json = QueryResultsFormat::Json;
+    update("INSERT DATA { <urn:1> <urn:p> 1 , 2 . <urn:2> <urn:p> 1 }");
+    assert_eq!(source("SELECT ?s ?o { ?s <urn:p> ?o }", json), AnswerSource::Fresh);
+    for (text, format) in [
+        ("SELECT ?s ?o { ?s <urn:p> ?o }", json),
+        ("SELECT ?o ?s { ?s <urn:p> ?o }", json),
+        ("SELECT ?x ?y { ?y <urn:p> ?x }", json),
+        ("SELECT ?s ?o { ?s <urn:p> ?o }", QueryResultsFormat::Csv),
+        ("SELECT ?v { <urn:1> <urn:p> ?v }", json),
+        ("SELECT ?v { ?v <urn:p> 1 }", json),
+    ] {
+        assert_eq!(source(text, format), AnswerSource::Remembered, "{text}");
+    }
+    update("INSERT DATA { <urn:1> <urn:q> 1 }");
+    assert_eq!(source("SELECT ?s ?o { ?s <urn:p> ?o }", json), AnswerSource::Remembered, "it does not read that");
+    update("INSERT DATA { <urn:3> <urn:p> 1 }");
+    assert_eq!(
+        source("SELECT ?v { <urn:1> <urn:p> ?v }", json),
+        AnswerSource::Remembered,
+        "it does not read that, either"
+    );
+    assert_eq!(source("SELECT ?v { ?v <urn:p> 1 }", json), AnswerSource::Fresh);
+    assert_eq!(source("SELECT ?s ?o { ?s <urn:p> ?o }", json), AnswerSource::Fresh);
+}
+
+#[test]
+fn those_who_wait_together_each_get_their_own_columns() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let handle = service.handle();
+    let mut model = GraphSpace::new(1, SpaceLimits::default());
+    let triples = (0..300).fold(String::new(), |text, n| format!("{text} <urn:{}> <urn:p> {n} .", n % 7));
+    let update = Update::parse(&format!("INSERT DATA {{ {triples} }}"), &QueryLimits::default()).unwrap();
+    model.update(&update, &QueryLimits::default()).unwrap();
+    ask(&handle, SpaceRequest::Update(Box::new(update)));
+    let texts = [
+        "SELECT ?s ?o { ?s <urn:p> ?o FILTER(?o > 10) }",
+        "SELECT ?o ?s { ?s <urn:p> ?o FILTER(?o > 10) }",
+        "SELECT ?s ?o { ?o <urn:p> ?s FILTER(?s > 10) }",
+        "SELECT ?x ?y { ?x <urn:p> ?y FILTER(?y > 10) }",
+    ];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut sources = BTreeMap::new();
+    for round in 0..10 {
+        // Nobody remembers what is worked out in this round.
+        let change =
+            Update::parse(&format!("INSERT DATA {{ <urn:x> <urn:p> {round} }}"), &QueryLimits::default()).unwrap();
+        model.update(&change, &QueryLimits::default()).unwrap();
+        ask(&handle, SpaceRequest::Update(Box::new(change)));
+        let formats = [QueryResultsFormat::Json, QueryResultsFormat::Xml, QueryResultsFormat::Tsv];
+        let asked: Vec<_> = (0..24).map(|n| (texts[n % 4], formats[n % 3])).collect();
+        let waiting: Vec<_> = asked
+            .iter()
+            .map(|(text, format)| handle.start(question(text, *format), RequestOrigin::new(0, None)))
+            .collect();
+        for ((text, format), waiting) in asked.into_iter().zip(waiting) {
+            let response = runtime.block_on(waiting.answer()).unwrap();
+            *sources.entry(format!("{:?}", response.source)).or_insert(0) += 1;
+            let query = Query::parse(text, &QueryLimits::default()).unwrap();
+            let (columns, rows) = answered(bytes(&response), format);
+            let own: Vec<String> = query.variables().unwrap().iter().map(|name| name.as_str().to_owned()).collect();
+            assert_eq!(columns, own, "{text}");
+            assert_eq!(rows, evaluated(&model, &query), "{text}");
+        }
+    }
+    assert!(sources["Fresh"] < 10 * 24 / 2, "{sources:?}");
+}
