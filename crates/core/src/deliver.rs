@@ -308,13 +308,17 @@ impl ShardState {
     fn pump_one(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let Some(conn) = session.conn else { return false };
-        let Some(NextMessage::Message(qos)) = session.queue.as_mut().map(|queue| queue.next()) else { return false };
+        let Some(queue) = session.queue.as_mut() else { return false };
         // Little at a time, so that what comes next can still be chosen.
         let has_room = |connection: &Connection| {
             connection.outbox.len() <= room(connection, &self.settings, now).min(self.settings.outbox_bytes_max / 2)
         };
-        let is_full = self.connections.get(conn).is_some_and(|connection| !has_room(connection));
-        if is_full || (qos > QoS::AtMostOnce && !session.has_window()) {
+        // Asked first: who would be next lies in memory that nobody has touched for long.
+        if self.connections.get(conn).is_some_and(|connection| !has_room(connection)) {
+            return false;
+        }
+        let NextMessage::Message(qos) = queue.next() else { return false };
+        if qos > QoS::AtMostOnce && !session.has_window() {
             return false;
         }
         if let Some(full) = session.queue.as_mut().and_then(|queue| queue.full.as_mut()) {

@@ -242,7 +242,8 @@ impl Queue {
 
     /// Takes the next message, unless it has to be read first.
     pub(crate) fn pop(&mut self) -> Option<Queued> {
-        if self.next() == NextMessage::OnDisk {
+        let may_be_on_disk = self.paged > 0 || self.pages.is_some();
+        if may_be_on_disk && self.next() == NextMessage::OnDisk {
             return None;
         }
         match self.take()? {

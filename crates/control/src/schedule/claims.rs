@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 
 use super::links::NIL;
 use super::longest::bucket;
+use super::ranking::Ranking;
 
 /// Whether an item is within what its sender may expect to be served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +59,7 @@ pub(super) struct Claims {
 struct ClaimOrder {
     clock: u64,
     /// Parents that have something to send here.
-    parents: BTreeSet<(u64, u32)>,
+    parents: Ranking,
     /// Flows that stand here.
     flows: usize,
 }
@@ -91,7 +92,7 @@ struct ClaimParent {
 struct Branch {
     clock: u64,
     tag: u64,
-    flows: BTreeSet<(u64, u32)>,
+    flows: Ranking,
 }
 
 /// Sizes, roughly: an entry moves only when its size has changed by a ninth.
@@ -188,9 +189,8 @@ impl Claims {
         let round = EXCESS_EVERY.max(entitled.len() + 1);
         let is_excess = entitled.is_empty() || (!excess.is_empty() && self.since_excess + 1 >= round);
         let order = usize::from(is_excess);
-        let (_, parent) = *self.orders[order].parents.first()?;
-        let (_, flow) = *self.parents[parent as usize].branches[order].flows.first()?;
-        Some(flow)
+        let parent = self.orders[order].parents.first()?;
+        self.parents[parent as usize].branches[order].flows.first()
     }
 
     /// An item of this flow has left in its turn.
@@ -338,7 +338,7 @@ impl Claims {
         let branch = &mut self.parents[parent as usize].branches[order];
         let was_idle = branch.flows.is_empty();
         let tag = woken(tags[order], branch.clock);
-        branch.flows.insert((tag, flow));
+        branch.flows.insert(tag, flow);
         self.orders[order].flows += 1;
         self.flows[flow as usize].tags[order] = tag;
         self.flows[flow as usize].stands = Some(claim);
@@ -353,8 +353,8 @@ impl Claims {
         let ClaimFlow { parent, tags, .. } = self.flows[flow as usize];
         let order = claim as usize;
         let branch = &mut self.parents[parent as usize].branches[order];
-        branch.flows.remove(&(tags[order], flow));
-        self.orders[order].parents.remove(&(branch.tag, parent));
+        branch.flows.remove(tags[order], flow);
+        self.orders[order].parents.remove(branch.tag, parent);
         self.orders[order].flows -= 1;
         self.flows[flow as usize].stands = None;
     }
@@ -362,7 +362,7 @@ impl Claims {
     fn list_parent(&mut self, parent: u32, order: usize) {
         let branch = &self.parents[parent as usize].branches[order];
         if !branch.flows.is_empty() {
-            self.orders[order].parents.insert((branch.tag, parent));
+            self.orders[order].parents.insert(branch.tag, parent);
         }
     }
 }

@@ -20,6 +20,7 @@ mod drr;
 mod links;
 mod longest;
 mod pool;
+mod ranking;
 mod strict;
 #[cfg(test)]
 mod tests;
