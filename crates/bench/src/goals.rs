@@ -1,42 +1,51 @@
-//! What each case should come to, and whether it did. Pure: figures in, verdict out.
+//! What a case should come to, and whether it did: one form for every goal, which the table of cases fills in (`cases.rs`).
+//! Pure: figures in, verdict out. How the figure of a goal is found stands here, and beside the cases that have
+//! outcomes of their own (`gate/goals.rs`, `durable/goals.rs`).
 
-use super::durable::goals::DurableGoal;
-use super::gate::goals::GateGoal;
-use super::outcome::{CaseOutcome, TrafficOutcome};
+use super::outcome::{CaseOutcome, Overload, TrafficOutcome};
 use super::report::{BrokerRole, ReportEntry, grouped};
-use super::space::goals::SpaceGoal;
+use super::space::shown;
 
 /// A figure to reach. Figures of the same run are compared, so that a noisy machine disturbs both sides alike.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Goal {
-    /// mosquitto needs at least so many times our CPU time per delivery.
-    CostRatio(f64),
-    /// More deliveries a second than every peer.
-    DeliversMost,
-    /// p50 and p99 not above mosquitto's.
-    LatencyNotAbove,
-    /// Resident memory of a silent connection, at most.
-    KibPerConnection(f64),
-    /// More connects a second than mosquitto, and less CPU time for each.
-    ConnectsMost,
-    /// Everybody came back, and nobody met an error other than "come back later".
-    AllBack,
-    /// p50 of the probes.
-    ProbesBelowMs(f64),
-    /// Resident memory at its largest.
-    MemoryBelowMib(f64),
-    /// The broker says of each message that did not arrive that it dropped it.
-    DropsCounted,
-    /// The last CPU time per delivery, as a multiple of the first.
-    Flat(f64),
-    /// Deliveries a second of two shards, as a multiple of one shard's.
-    ShardGain(f64),
-    /// What the gate is for.
-    Gate(GateGoal),
-    /// What is kept on disk.
-    Durable(DurableGoal),
-    /// What the smart space does in a second.
-    Space(SpaceGoal),
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    /// What is to be reached; `{}` is the bound, `{%}` the same in percent, `{n}` with spaces between thousands.
+    words: &'static str,
+    bound: f64,
+    figure: FigureSource,
+    /// Those whom it compares with, one of whom must take part: without them it says nothing, not even that it was missed.
+    rivals: &'static [BrokerRole],
+}
+
+/// Where the figure of a goal comes from.
+#[derive(Clone, Copy, Debug)]
+enum FigureSource {
+    /// Found and compared with the bound.
+    Judged(fn(&[ReportEntry], f64) -> Finding),
+    /// A named figure of the smart space or of looking on, which should not be below the bound.
+    AtLeast,
+    /// The same, which should not be above it.
+    AtMost,
+}
+
+/// A goal of our broker alone.
+pub(super) const fn goal(words: &'static str, bound: f64, find: fn(&[ReportEntry], f64) -> Finding) -> Goal {
+    Goal { words, bound, figure: FigureSource::Judged(find), rivals: &[] }
+}
+
+/// A goal beside those.
+pub(super) const fn beside(rivals: &'static [BrokerRole], goal: Goal) -> Goal {
+    Goal { rivals, ..goal }
+}
+
+/// The figure of this name is at least so much.
+pub(super) const fn at_least(name: &'static str, bound: f64) -> Goal {
+    Goal { words: name, bound, figure: FigureSource::AtLeast, rivals: &[] }
+}
+
+/// The figure of this name is at most so much.
+pub(super) const fn at_most(name: &'static str, bound: f64) -> Goal {
+    Goal { words: name, bound, figure: FigureSource::AtMost, rivals: &[] }
 }
 
 /// Whether a goal is reached.
@@ -57,61 +66,43 @@ pub(super) struct GoalVerdict {
 }
 
 /// A figure with the answer to whether it is good enough; `None` if it could not be measured.
-type Finding = Option<(String, GoalState)>;
+pub(super) type Finding = Option<(String, GoalState)>;
 
-fn state(is_met: bool) -> GoalState {
+/// Met or missed.
+pub(super) fn state(is_met: bool) -> GoalState {
     if is_met { GoalState::Met } else { GoalState::Missed }
 }
 
-/// Whether those take part that a goal compares with. Without them it says nothing, not even that it was missed.
-pub(super) fn can_be_judged(goal: Goal, entries: &[ReportEntry]) -> bool {
-    let has = |role: BrokerRole| entries.iter().any(|entry| entry.role == role);
-    match goal {
-        Goal::CostRatio(_) | Goal::LatencyNotAbove | Goal::ConnectsMost => has(BrokerRole::Mosquitto),
-        Goal::DeliversMost => has(BrokerRole::Mosquitto) || has(BrokerRole::Peer),
-        _ => true,
+impl Goal {
+    /// Whether one of those takes part whom it compares with.
+    pub(super) fn can_be_judged(&self, entries: &[ReportEntry]) -> bool {
+        self.rivals.is_empty() || entries.iter().any(|entry| self.rivals.contains(&entry.role))
     }
-}
 
-/// Judges the entries of one case.
-pub(super) fn judge(goal: Goal, entries: &[ReportEntry]) -> GoalVerdict {
-    match goal {
-        Goal::Gate(aim) => return aim.judge(entries),
-        Goal::Space(aim) => return aim.judge(entries),
-        Goal::Durable(wanted) => return wanted.judge(entries),
-        _ => {}
-    }
-    let finding = match goal {
-        Goal::CostRatio(least) => cost_ratio(entries, least),
-        Goal::DeliversMost => delivers_most(entries),
-        Goal::LatencyNotAbove => latency(entries),
-        Goal::KibPerConnection(most) => memory_each(entries, most),
-        Goal::ConnectsMost => connects_most(entries),
-        Goal::AllBack => all_back(entries),
-        Goal::ProbesBelowMs(_) | Goal::MemoryBelowMib(_) | Goal::DropsCounted => overload(entries, goal),
-        Goal::Flat(most) => flat(entries, most),
-        Goal::ShardGain(least) => shard_gain(entries, least),
-        Goal::Gate(_) | Goal::Durable(_) | Goal::Space(_) => None,
-    };
-    let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), GoalState::Unknown));
-    GoalVerdict { goal: words(goal), figure, state }
-}
-
-fn words(goal: Goal) -> String {
-    match goal {
-        Goal::CostRatio(least) if least <= 1.0 => "CPU per delivery not above mosquitto's".to_owned(),
-        Goal::CostRatio(least) => format!("CPU per delivery ≥ {least:.0}× less than mosquitto's"),
-        Goal::DeliversMost => "delivers more per second than every peer".to_owned(),
-        Goal::LatencyNotAbove => "p50 and p99 not above mosquitto's".to_owned(),
-        Goal::KibPerConnection(most) => format!("resident ≤ {most:.0} KiB per connection"),
-        Goal::ConnectsMost => "connects per second and CPU per connect ahead of mosquitto".to_owned(),
-        Goal::AllBack => "all back, no error other than \"come back later\"".to_owned(),
-        Goal::ProbesBelowMs(most) => format!("probes p50 < {most:.0} ms"),
-        Goal::MemoryBelowMib(most) => format!("resident memory < {most:.0} MiB throughout"),
-        Goal::DropsCounted => "every drop is counted".to_owned(),
-        Goal::Flat(most) => format!("CPU per delivery at most {most:.1}× from the least to the most subscriptions"),
-        Goal::Gate(_) | Goal::Durable(_) | Goal::Space(_) => String::new(),
-        Goal::ShardGain(least) => format!("two shards deliver ≥ {least:.1}× what one does, on a quiet machine"),
+    /// Judges the entries of one case.
+    pub(super) fn judge(&self, entries: &[ReportEntry]) -> GoalVerdict {
+        let Self { words, bound, .. } = *self;
+        let named = || {
+            entries.iter().find_map(|entry| match entry.outcome.as_ref() {
+                Ok(CaseOutcome::Space(figures)) => figures.find(words),
+                _ => None,
+            })
+        };
+        let (goal, finding) = match self.figure {
+            FigureSource::Judged(find) => {
+                let percent = format!("{}", (bound * 1e4).round() / 100.0);
+                let words = words.replace("{}", &bound.to_string()).replace("{%}", &percent);
+                (words.replace("{n}", &grouped(bound)), find(entries, bound))
+            }
+            FigureSource::AtLeast => {
+                (format!("{words} ≥ {}", shown(bound)), named().map(|figure| (shown(figure), state(figure >= bound))))
+            }
+            FigureSource::AtMost => {
+                (format!("{words} ≤ {}", shown(bound)), named().map(|figure| (shown(figure), state(figure <= bound))))
+            }
+        };
+        let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), GoalState::Unknown));
+        GoalVerdict { goal, figure, state }
     }
 }
 
@@ -123,14 +114,14 @@ fn traffic_of(entries: &[ReportEntry], role: BrokerRole) -> Option<&TrafficOutco
     of_role(entries, role)?.traffic()
 }
 
-fn cost_ratio(entries: &[ReportEntry], least: f64) -> Finding {
+pub(super) fn cost_ratio(entries: &[ReportEntry], least: f64) -> Finding {
     let own = traffic_of(entries, BrokerRole::Own)?.s_per_million?.total();
     let peer = traffic_of(entries, BrokerRole::Mosquitto)?.s_per_million?.total();
     (own > 0.0).then_some(())?;
     Some((format!("{:.1}×", peer / own), state(peer / own >= least)))
 }
 
-fn delivers_most(entries: &[ReportEntry]) -> Finding {
+pub(super) fn delivers_most(entries: &[ReportEntry], _: f64) -> Finding {
     let own = traffic_of(entries, BrokerRole::Own)?.delivered_per_s;
     let peers = entries.iter().filter(|entry| matches!(entry.role, BrokerRole::Mosquitto | BrokerRole::Peer));
     let rates =
@@ -139,7 +130,7 @@ fn delivers_most(entries: &[ReportEntry]) -> Finding {
     Some((format!("{:.1}× {name}'s", own / best), state(own > best)))
 }
 
-fn latency(entries: &[ReportEntry]) -> Finding {
+pub(super) fn latency(entries: &[ReportEntry], _: f64) -> Finding {
     let (own, peer) = (traffic_of(entries, BrokerRole::Own)?, traffic_of(entries, BrokerRole::Mosquitto)?);
     let figure = format!(
         "p50 {:.0} against {:.0} µs, p99 {:.0} against {:.0}",
@@ -148,13 +139,13 @@ fn latency(entries: &[ReportEntry]) -> Finding {
     Some((figure, state(own.p50_us <= peer.p50_us && own.p99_us <= peer.p99_us)))
 }
 
-fn memory_each(entries: &[ReportEntry], most: f64) -> Finding {
+pub(super) fn memory_each(entries: &[ReportEntry], most: f64) -> Finding {
     let CaseOutcome::Idle(idle) = of_role(entries, BrokerRole::Own)? else { return None };
     let kib = idle.kib_each?;
     Some((format!("{kib:.2} KiB"), state(kib <= most)))
 }
 
-fn connects_most(entries: &[ReportEntry]) -> Finding {
+pub(super) fn connects_most(entries: &[ReportEntry], _: f64) -> Finding {
     let (CaseOutcome::Churn(own), CaseOutcome::Churn(peer)) =
         (of_role(entries, BrokerRole::Own)?, of_role(entries, BrokerRole::Mosquitto)?)
     else {
@@ -166,33 +157,37 @@ fn connects_most(entries: &[ReportEntry]) -> Finding {
     Some((format!("{rates}, {own_us:.0} against {peer_us:.0} µs"), state(is_met)))
 }
 
-fn all_back(entries: &[ReportEntry]) -> Finding {
+pub(super) fn all_back(entries: &[ReportEntry], _: f64) -> Finding {
     let CaseOutcome::Storm(storm) = of_role(entries, BrokerRole::Own)? else { return None };
     let errors = storm.trouble.errors();
     let figure = format!("{} of {} back, {errors} errors", grouped(storm.back as f64), grouped(storm.clients as f64));
     Some((figure, state(storm.back == storm.clients && errors == 0)))
 }
 
-fn overload(entries: &[ReportEntry], goal: Goal) -> Finding {
-    let CaseOutcome::Overload(own) = of_role(entries, BrokerRole::Own)? else { return None };
-    match goal {
-        Goal::ProbesBelowMs(most) => {
-            let ms = own.probe_p50_us / 1e3;
-            Some((format!("{ms:.1} ms, {} lost", own.probes.lost), state(ms < most && own.probes.lost == 0)))
-        }
-        Goal::MemoryBelowMib(most) => {
-            let mib = own.rss_max_kib? as f64 / 1024.0;
-            Some((format!("{mib:.1} MiB"), state(mib < most)))
-        }
-        _ => {
-            let (counted, missing) = (own.counted?, own.dropped());
-            let figure = format!("{} counted, {} missing", grouped(counted as f64), grouped(missing as f64));
-            Some((figure, state(counted == missing)))
-        }
-    }
+fn overload(entries: &[ReportEntry]) -> Option<&Overload> {
+    if let CaseOutcome::Overload(own) = of_role(entries, BrokerRole::Own)? { Some(own) } else { None }
 }
 
-fn flat(entries: &[ReportEntry], most: f64) -> Finding {
+pub(super) fn probes_below_ms(entries: &[ReportEntry], most: f64) -> Finding {
+    let own = overload(entries)?;
+    let ms = own.probe_p50_us / 1e3;
+    Some((format!("{ms:.1} ms, {} lost", own.probes.lost), state(ms < most && own.probes.lost == 0)))
+}
+
+pub(super) fn memory_below_mib(entries: &[ReportEntry], most: f64) -> Finding {
+    let mib = overload(entries)?.rss_max_kib? as f64 / 1024.0;
+    Some((format!("{mib:.1} MiB"), state(mib < most)))
+}
+
+/// The broker says of each message that did not arrive that it dropped it.
+pub(super) fn drops_counted(entries: &[ReportEntry], _: f64) -> Finding {
+    let own = overload(entries)?;
+    let (counted, missing) = (own.counted?, own.dropped());
+    let figure = format!("{} counted, {} missing", grouped(counted as f64), grouped(missing as f64));
+    Some((figure, state(counted == missing)))
+}
+
+pub(super) fn flat(entries: &[ReportEntry], most: f64) -> Finding {
     let CaseOutcome::Subscriptions(rows) = of_role(entries, BrokerRole::Own)? else { return None };
     let ((few, first), (many, last)) = (rows.first()?, rows.last()?);
     let growth = last.s_per_million?.total() / first.s_per_million?.total();
@@ -205,7 +200,7 @@ const FULL_CORE: f64 = 0.85;
 
 /// Two shards need two cores of their own and one for the tool. Where they do not have them, neither a hit nor a miss
 /// says anything about the broker: among many processes two threads get more of the processor than one.
-fn shard_gain(entries: &[ReportEntry], least: f64) -> Finding {
+pub(super) fn shard_gain(entries: &[ReportEntry], least: f64) -> Finding {
     let mut shards = entries.iter().map(|entry| entry.outcome.as_ref().ok().and_then(CaseOutcome::traffic));
     let (one, two) = (shards.next()??, shards.next()??);
     let gain = two.delivered_per_s / one.delivered_per_s;

@@ -228,8 +228,8 @@ fn run(args: &BenchArgs) -> Result<u8> {
             }
         }
         let rows = &entries[first..];
-        let goals = case.goals.iter().filter(|goal| goals::can_be_judged(**goal, rows));
-        verdicts.extend(goals.map(|goal| (case.name, goals::judge(*goal, rows))));
+        let goals = case.goals.iter().filter(|goal| goal.can_be_judged(rows));
+        verdicts.extend(goals.map(|goal| (case.name, goal.judge(rows))));
         if !is_quiet {
             let reached: Vec<GoalVerdict> = verdicts[judged..].iter().map(|(_, verdict)| verdict.clone()).collect();
             say(&format!("{}{}", report::lines(rows), report::goal_lines(&reached)));

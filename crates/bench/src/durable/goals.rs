@@ -1,60 +1,29 @@
-//! What the durable cases should come to, and whether they did. Pure: figures in, verdict out.
+//! How figures of the durable cases are found and compared; the bounds are in the table of cases. Pure: figures in,
+//! verdict out.
 
 use super::{DurableOutcome, DurableRate, Restart};
-use crate::goals::{GoalState, GoalVerdict};
+use crate::goals::{Finding, GoalState, state};
 use crate::outcome::{CaseOutcome, Cores};
 use crate::report::{BrokerRole, ReportEntry, grouped};
-
-/// A figure to reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum DurableGoal {
-    /// The share of what the disk allows, at least: syncs a second times publishers.
-    DiskShare(f64),
-    /// Messages a second, at least, where the disk allows as many.
-    PerSecond(f64),
-    /// CPU time per message, at most so many times that without a store.
-    CpuTimes(f64),
-    /// Seconds until a killed broker serves again, per million messages that wait.
-    RestartS(f64),
-}
 
 /// From so much of all cores on, the processor was the limit and not the disk.
 const BUSY: f64 = 0.9;
 /// With so many cores for others, a missed rate says nothing about the broker.
 const DISTURBED: f64 = 0.25;
 
-impl DurableGoal {
-    /// Judges the entries of one case, on a machine with so many cores as this one.
-    pub(crate) fn judge(self, entries: &[ReportEntry]) -> GoalVerdict {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        self.judge_on(entries, cores as f64)
-    }
-
-    fn judge_on(self, entries: &[ReportEntry], cores: f64) -> GoalVerdict {
-        let finding = match self {
-            Self::DiskShare(least) => rate(entries, BrokerRole::Own).and_then(|own| disk_share(own, least, cores)),
-            Self::PerSecond(least) => rate(entries, BrokerRole::Own).and_then(|own| per_second(own, least, cores)),
-            Self::CpuTimes(most) => cpu_times(entries, most),
-            Self::RestartS(most) => restart(entries, most),
-        };
-        let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), GoalState::Unknown));
-        GoalVerdict { goal: self.words(), figure, state }
-    }
-
-    fn words(self) -> String {
-        match self {
-            Self::DiskShare(least) => format!("≥ {:.0} % of what the disk allows", least * 100.0),
-            Self::PerSecond(least) => format!("≥ {} messages/s where the disk allows it", grouped(least)),
-            Self::CpuTimes(most) => format!("CPU per message ≤ {most:.0}× that without a store"),
-            Self::RestartS(most) => format!("serves again after < {most:.0} s per million messages, none missing"),
-        }
-    }
+/// The share of what the disk allows, at least: syncs a second times publishers.
+pub(crate) fn disk_share(entries: &[ReportEntry], least: f64) -> Finding {
+    disk_share_on(cores(), rate(entries, BrokerRole::Own)?, least)
 }
 
-type Finding = Option<(String, GoalState)>;
+/// Messages a second, at least, where the disk allows as many.
+pub(crate) fn per_second(entries: &[ReportEntry], least: f64) -> Finding {
+    per_second_on(cores(), rate(entries, BrokerRole::Own)?, least)
+}
 
-fn state(is_met: bool) -> GoalState {
-    if is_met { GoalState::Met } else { GoalState::Missed }
+/// Cores of this machine.
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as f64
 }
 
 fn rate(entries: &[ReportEntry], role: BrokerRole) -> Option<&DurableRate> {
@@ -69,7 +38,7 @@ fn is_busy(used: &Cores, cores: f64) -> bool {
     used.broker.unwrap_or(0.0) + used.tool + used.others.unwrap_or(0.0) >= BUSY * cores
 }
 
-fn disk_share(own: &DurableRate, least: f64, cores: f64) -> Finding {
+fn disk_share_on(cores: f64, own: &DurableRate, least: f64) -> Finding {
     let share = own.traffic.delivered_per_s / own.limit_per_s()?;
     let figure = format!("{:.0} %", share * 100.0);
     if share < least && is_busy(&own.traffic.cores, cores) {
@@ -78,7 +47,7 @@ fn disk_share(own: &DurableRate, least: f64, cores: f64) -> Finding {
     Some((figure, state(share >= least)))
 }
 
-fn per_second(own: &DurableRate, least: f64, cores: f64) -> Finding {
+fn per_second_on(cores: f64, own: &DurableRate, least: f64) -> Finding {
     let (per_s, limit) = (own.traffic.delivered_per_s, own.limit_per_s()?);
     let figure = format!("{}/s", grouped(per_s));
     if per_s >= least {
@@ -94,12 +63,14 @@ fn per_second(own: &DurableRate, least: f64, cores: f64) -> Finding {
     Some((figure, GoalState::Missed))
 }
 
-fn cpu_times(entries: &[ReportEntry], most: f64) -> Finding {
+/// CPU time per message, at most so many times that without a store.
+pub(crate) fn cpu_times(entries: &[ReportEntry], most: f64) -> Finding {
     let (own, off) = (rate(entries, BrokerRole::Own)?.us_each()?, rate(entries, BrokerRole::Off)?.us_each()?);
     Some((format!("{:.2}×: {own:.1} against {off:.1} µs", own / off), state(own / off <= most)))
 }
 
-fn restart(entries: &[ReportEntry], most: f64) -> Finding {
+/// Seconds until a killed broker serves again, per million messages that wait.
+pub(crate) fn restart(entries: &[ReportEntry], most: f64) -> Finding {
     let entry = entries.iter().find(|entry| entry.role == BrokerRole::Own)?;
     let Ok(CaseOutcome::Durable(DurableOutcome::Restart(found))) = &entry.outcome else { return None };
     let Restart { messages, waiting, .. } = *found;
@@ -135,21 +106,23 @@ mod tests {
         ReportEntry { case: "durable", broker: String::new(), role, outcome }
     }
 
-    fn own(per_s: f64, used: f64) -> [ReportEntry; 1] {
-        [entry(BrokerRole::Own, per_s, 10.0, Some(100.0), used)]
+    /// Judged on two cores.
+    fn judged(find: fn(f64, &DurableRate, f64) -> Finding, bound: f64, per_s: f64, used: f64) -> (String, GoalState) {
+        let entries = [entry(BrokerRole::Own, per_s, 10.0, Some(100.0), used)];
+        find(2.0, rate(&entries, BrokerRole::Own).unwrap(), bound).unwrap()
     }
 
     #[test]
     fn the_disk_is_the_measure_unless_the_processor_was_the_limit() {
-        let judged = |per_s, used| DurableGoal::DiskShare(0.5).judge_on(&own(per_s, used), 2.0);
-        assert_eq!((judged(5_000.0, 0.1).state, judged(4_900.0, 0.1).state), (GoalState::Met, GoalState::Missed));
-        assert_eq!(judged(4_900.0, 0.9).state, GoalState::Unknown);
-        assert_eq!(judged(5_000.0, 0.1).figure, "50 %");
+        let judged = |per_s, used| judged(disk_share_on, 0.5, per_s, used);
+        assert_eq!((judged(5_000.0, 0.1).1, judged(4_900.0, 0.1).1), (GoalState::Met, GoalState::Missed));
+        assert_eq!(judged(4_900.0, 0.9).1, GoalState::Unknown);
+        assert_eq!(judged(5_000.0, 0.1).0, "50 %");
     }
 
     #[test]
     fn a_rate_that_the_disk_cannot_have_is_not_missed() {
-        let judged = |least, per_s, used| DurableGoal::PerSecond(least).judge_on(&own(per_s, used), 2.0).state;
+        let judged = |least, per_s, used| judged(per_second_on, least, per_s, used).1;
         assert_eq!(judged(9_000.0, 9_000.0, 0.1), GoalState::Met);
         assert_eq!(judged(9_000.0, 8_000.0, 0.1), GoalState::Missed);
         assert_eq!(judged(10_001.0, 8_000.0, 0.1), GoalState::Unknown);
@@ -159,9 +132,10 @@ mod tests {
     #[test]
     fn cost_is_judged_beside_ours_without_a_store() {
         let with = |us| [entry(BrokerRole::Own, 1.0, us, None, 0.0), entry(BrokerRole::Off, 1.0, 10.0, None, 0.0)];
-        assert_eq!(DurableGoal::CpuTimes(3.0).judge(&with(30.0)).state, GoalState::Met);
-        assert_eq!(DurableGoal::CpuTimes(3.0).judge(&with(31.0)).state, GoalState::Missed);
-        assert_eq!(DurableGoal::CpuTimes(3.0).judge(&with(30.0)[..1]).state, GoalState::Unknown);
+        let cost = |entries: &[ReportEntry]| cpu_times(entries, 3.0).unwrap().1;
+        assert_eq!(cost(&with(30.0)), GoalState::Met);
+        assert_eq!(cost(&with(31.0)), GoalState::Missed);
+        assert_eq!(cpu_times(&with(30.0)[..1], 3.0), None);
     }
 
     #[test]
@@ -170,9 +144,8 @@ mod tests {
             let (rss_kib, cores) = (None, Cores::default());
             let restart = Restart { messages: 100_000, waiting, seconds, cpu_s, rss_kib, cores };
             let outcome = Ok(CaseOutcome::Durable(DurableOutcome::Restart(restart)));
-            DurableGoal::RestartS(10.0)
-                .judge(&[ReportEntry { case: "", broker: String::new(), role: BrokerRole::Own, outcome }])
-                .state
+            let entry = ReportEntry { case: "", broker: String::new(), role: BrokerRole::Own, outcome };
+            super::restart(&[entry], 10.0).unwrap().1
         };
         let judged = |waiting, seconds| judged_with(waiting, seconds, None);
         assert_eq!(judged_with(Some(100_000), 5.0, Some(0.9)), GoalState::Unknown, "others had the processor");

@@ -3,7 +3,12 @@
 use super::*;
 use crate::gate::Latency;
 use crate::gate::ask::LedgerReading;
+use crate::goals::{GoalVerdict, goal};
 use crate::outcome::Cores;
+
+fn judge(find: fn(&[ReportEntry], f64) -> Finding, bound: f64, entries: &[ReportEntry]) -> GoalVerdict {
+    goal("", bound, find).judge(entries)
+}
 
 fn entry(role: BrokerRole, gate: GateOutcome) -> ReportEntry {
     ReportEntry { case: "c", broker: "b".to_owned(), role, outcome: Ok(CaseOutcome::Gate(gate)) }
@@ -47,17 +52,16 @@ fn a_flooder_is_judged_where_back_off_is_always_enforced() {
             flood(BrokerRole::Mosquitto, 10.0, 500.0),
         ]
     };
-    let met = GateGoal::Flooder(1.2).judge(&rows(12.0));
+    let met = judge(flooder, 1.2, &rows(12.0));
     assert_eq!((met.state, met.figure.as_str()), (GoalState::Met, "1.20×, by default 1.10×, mosquitto 50.00×"));
-    assert_eq!(GateGoal::Flooder(1.2).judge(&rows(13.0)).state, GoalState::Missed);
-    assert_eq!(GateGoal::Flooder(1.2).judge(&rows(12.0)[..1]).state, GoalState::Unknown);
+    assert_eq!(judge(flooder, 1.2, &rows(13.0)).state, GoalState::Missed);
+    assert_eq!(judge(flooder, 1.2, &rows(12.0)[..1]).state, GoalState::Unknown);
 }
 
 #[test]
 fn the_longest_with_is_compared_with_the_shortest_without() {
-    let verdict = |max_ms| {
-        GateGoal::MaxBelowMin.judge(&[rare(BrokerRole::Own, 1.0, max_ms), rare(BrokerRole::Off, 900.0, 1000.0)])
-    };
+    let verdict =
+        |max_ms| judge(max_below_min, 0.0, &[rare(BrokerRole::Own, 1.0, max_ms), rare(BrokerRole::Off, 900.0, 1000.0)]);
     assert_eq!(verdict(40.0).figure, "40.0 ms with, 900.0 ms without");
     assert_eq!((verdict(40.0).state, verdict(901.0).state), (GoalState::Met, GoalState::Missed));
 }
@@ -74,16 +78,13 @@ fn costs_are_the_difference_to_none() {
         cores: Cores::default(),
     };
     let rows = [entry(BrokerRole::Own, GateOutcome::Cost(figures))];
-    let cpu = |most| GateGoal::Cpu(most).judge(&rows);
+    let cpu = |most| judge(super::cpu, most, &rows);
     assert_eq!(cpu(1.03).figure, "1.020× ± 0.006");
     assert_eq!(
         (cpu(1.03).state, cpu(1.022).state, cpu(1.01).state),
         (GoalState::Met, GoalState::Unknown, GoalState::Missed)
     );
-    assert_eq!(
-        (GateGoal::Bytes(64.0).judge(&rows).state, GateGoal::Bytes(50.0).judge(&rows).state),
-        (GoalState::Met, GoalState::Missed)
-    );
+    assert_eq!((judge(bytes, 64.0, &rows).state, judge(bytes, 50.0, &rows).state), (GoalState::Met, GoalState::Missed));
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn a_fleet_is_judged_by_what_the_broker_counted() {
             }),
         )
     };
-    let verdict = |held| GateGoal::Delayed(0.001).judge(&[fleet(BrokerRole::Own, 0), fleet(BrokerRole::Variant, held)]);
+    let verdict = |held| judge(delayed, 0.001, &[fleet(BrokerRole::Own, 0), fleet(BrokerRole::Variant, held)]);
     assert_eq!(verdict(10).figure, "0.000 %, always 0.100 %");
     assert_eq!((verdict(10).state, verdict(11).state), (GoalState::Met, GoalState::Missed));
 }

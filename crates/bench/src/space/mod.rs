@@ -3,7 +3,6 @@
 
 mod beside;
 mod combine;
-pub(super) mod goals;
 mod host;
 mod insert;
 mod notify;
