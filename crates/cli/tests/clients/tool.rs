@@ -7,6 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use tidegate_test_support::skip::{Remedy, skip};
+
+use crate::broker::Broker;
+
 /// Longest time for one program. A guard only: none needs a quarter of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time for a step of an installation, over a slow network and on a busy machine.
@@ -68,7 +72,7 @@ fn install_step(command: &mut Command) -> Result<(), String> {
 }
 
 /// The package of npm that `package-lock.json` in this folder names, with its dependencies.
-pub(crate) fn npm(name: &str, here: &Path) -> Result<PathBuf, String> {
+fn npm(name: &str, here: &Path) -> Result<PathBuf, String> {
     installed(name, |folder| {
         install_step(Command::new("node").arg("--version"))?;
         for name in ["package.json", "package-lock.json"] {
@@ -83,7 +87,7 @@ pub(crate) fn npm(name: &str, here: &Path) -> Result<PathBuf, String> {
 
 /// What `requirements.txt` in this folder names, in a virtual environment of Python; where the system's Python cannot make
 /// one, in a folder beside it.
-pub(crate) fn pip(name: &str, here: &Path) -> Result<PathBuf, String> {
+fn pip(name: &str, here: &Path) -> Result<PathBuf, String> {
     let install = |python: &Path, into: &[&OsStr]| {
         let mut pip = Command::new(python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--retries", "3"]);
@@ -99,7 +103,7 @@ pub(crate) fn pip(name: &str, here: &Path) -> Result<PathBuf, String> {
 }
 
 /// Python with the packages in a folder that [`pip`] has filled.
-pub(crate) fn python(folder: &Path) -> Command {
+fn python(folder: &Path) -> Command {
     let own = folder.join("bin/python");
     let mut command = Command::new(if own.exists() { &own } else { Path::new("python3") });
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPATH", folder.join(PACKAGES));
@@ -123,8 +127,41 @@ fn installed(name: &str, fill: impl FnOnce(&Path) -> Result<(), String>) -> Resu
     }
 }
 
+/// Runs `suite.cjs` of a folder beside this file, which must run so many scenarios with this package of npm; skipped, and
+/// said so, where the package cannot be had.
+pub(crate) fn node_suite(name: &str, package: &str, folder: &str, scenarios: usize) {
+    let here = suite(folder);
+    match npm(package, &here) {
+        Ok(installed) => {
+            let mut command = Command::new("node");
+            command.env("NODE_PATH", installed.join("node_modules")).arg(here.join("suite.cjs"));
+            judge(&mut command, scenarios);
+        }
+        Err(why) => {
+            skip(name, &why, Remedy::TestCommand("Node.js 18 or newer with npm, and a way to the npm registry"));
+        }
+    }
+}
+
+/// The same with `suite.py` and packages of Python.
+pub(crate) fn python_suite(name: &str, package: &str, folder: &str, scenarios: usize) {
+    let here = suite(folder);
+    match pip(package, &here) {
+        Ok(environment) => {
+            judge(python(&environment).args(["-W", "ignore"]).arg(here.join("suite.py")), scenarios);
+        }
+        Err(why) => skip(name, &why, Remedy::TestCommand("python3 with venv and pip, and a way to PyPI")),
+    }
+}
+
+fn suite(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(folder)
+}
+
 /// Runs a client's own test program against a broker. It prints a line per scenario and ends with code 0 if all hold.
-pub(crate) fn judge(command: &mut Command, scenarios: usize) {
+fn judge(command: &mut Command, scenarios: usize) {
+    let broker = Broker::start();
+    broker.describe_to(command);
     let outcome = run(command).unwrap_or_else(|why| panic!("{why}"));
     let (passed, other): (Vec<_>, Vec<_>) = outcome.text.lines().partition(|line| line.starts_with("ok "));
     assert_eq!((outcome.code, passed.len()), (Some(0), scenarios), "\n{}", other.join("\n"));

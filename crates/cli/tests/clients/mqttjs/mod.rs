@@ -1,37 +1,7 @@
 //! npm's `mqtt` (MQTT.js) with its dependencies as `package-lock.json` has them. The scenarios are in `suite.cjs` and
 //! `version5.cjs`.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use tidegate_test_support::skip::{Remedy, skip};
-
-use crate::broker::Broker;
-use crate::tool::{judge, npm};
-
-/// Scenarios that `suite.cjs` must have run.
-const SCENARIOS: usize = (4 * 2 + 2) * 9 + 12;
-
-/// Where this file is.
-fn here() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/mqttjs")
-}
-
 #[test]
 fn scenarios() {
-    let folder = match npm("mqtt-5.16.0", &here()) {
-        Ok(folder) => folder,
-        Err(why) => {
-            return skip(
-                "MQTT.js",
-                &why,
-                Remedy::TestCommand("Node.js 18 or newer with npm, and a way to the npm registry"),
-            );
-        }
-    };
-    let broker = Broker::start();
-    let mut command = Command::new("node");
-    command.env("NODE_PATH", folder.join("node_modules")).arg(here().join("suite.cjs"));
-    broker.describe_to(&mut command);
-    judge(&mut command, SCENARIOS);
+    crate::tool::node_suite("MQTT.js", "mqtt-5.16.0", "mqttjs", (4 * 2 + 2) * 9 + 12);
 }

@@ -1,31 +1,6 @@
 //! Python's paho-mqtt, in a virtual environment of its own. The scenarios are in `suite.py` and `version5.py`.
 
-use std::path::{Path, PathBuf};
-
-use tidegate_test_support::skip::{Remedy, skip};
-
-use crate::broker::Broker;
-use crate::tool::{judge, pip, python};
-
-/// Scenarios that `suite.py` must have run.
-const SCENARIOS: usize = 3 * 8 + 6 * 7 + 11;
-
-/// Where this file is.
-fn here() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/paho")
-}
-
 #[test]
 fn scenarios() {
-    let environment = match pip("paho-mqtt-2.1.0", &here()) {
-        Ok(folder) => folder,
-        Err(why) => {
-            return skip("paho-mqtt", &why, Remedy::TestCommand("python3 with venv and pip, and a way to PyPI"));
-        }
-    };
-    let broker = Broker::start();
-    let mut command = python(&environment);
-    command.arg(here().join("suite.py"));
-    broker.describe_to(&mut command);
-    judge(&mut command, SCENARIOS);
+    crate::tool::python_suite("paho-mqtt", "paho-mqtt-2.1.0", "paho", 3 * 8 + 6 * 7 + 11);
 }
