@@ -1,11 +1,18 @@
-//! A client for what is not measured: holding subscriptions, reading counters. Blocking, one packet after the other.
+//! A client for what is not measured: holding subscriptions, reading counters. Blocking, one packet after the other, around
+//! the client library's connection. What is measured has no such client: the generator writes messages from a template and
+//! reads only their heads (`packets.rs`, `receive.rs`), because a client that understands all would be what is measured.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use tidegate_wire_mqtt::{Decoded, Packet, QoS, ReasonCode, decode};
+use anyhow::{Context, Result, anyhow, bail};
+use tidegate_client::session::mqtt::connection::{ConnectionBounds, MqttConnection, PacketMeaning, PacketTooLarge};
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{
+    Connect, Limits, Packet, Properties, QoS, Subscribe, Subscription, SubscriptionList, SubscriptionOptions,
+    TopicFilter,
+};
 
 use super::packets::{self, PEER, SessionLifetime};
 
@@ -13,23 +20,14 @@ use super::packets::{self, PEER, SessionLifetime};
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Filters of one SUBSCRIBE: fewer than any broker refuses.
 const FILTERS_PER_PACKET: usize = 50;
-/// Bytes of one answer that are waited for.
-const INPUT_MAX: usize = 1024 * 1024;
-
-/// What a packet means here.
-#[derive(Debug, PartialEq, Eq)]
-enum PlainPacket {
-    Welcome,
-    Granted,
-    Message(Vec<u8>),
-    Other,
-}
+/// Bytes of one packet that are waited for.
+const PACKET_BYTES_MAX: u32 = 1024 * 1024;
 
 /// A connected client.
 #[derive(Debug)]
 pub(super) struct PlainClient {
     socket: TcpStream,
-    input: Vec<u8>,
+    connection: MqttConnection,
 }
 
 impl PlainClient {
@@ -42,26 +40,51 @@ impl PlainClient {
     pub(super) fn connect_as(address: SocketAddr, id: &str, stay: SessionLifetime) -> Result<Self> {
         let socket = TcpStream::connect_timeout(&address, ANSWER_MAX).context("cannot connect")?;
         socket.set_nodelay(true)?;
-        let mut client = Self { socket, input: Vec::new() };
-        let mut out = Vec::new();
-        packets::connect_as(id, None, None, stay, &mut out)?;
-        client.socket.write_all(&out)?;
+        let limits = Limits { packet_bytes_max: PACKET_BYTES_MAX, ..packets::limits() };
+        let bounds = ConnectionBounds { limits, window_max: 1, aliases_max: 0, keep_alive_min: Duration::ZERO };
+        let mut client = Self { socket, connection: MqttConnection::new(PEER.version, bounds) };
+        let greeting = Connect {
+            version: PEER.version,
+            clean_start: stay == SessionLifetime::Clean,
+            keep_alive: packets::KEEP_ALIVE,
+            properties: Properties::EMPTY,
+            client_id: id,
+            will: None,
+            user_name: None,
+            password: None,
+        };
+        client.connection.open(&greeting, Timestamp::ZERO).map_err(too_large)?;
         match client.hear(ANSWER_MAX)? {
-            Some(PlainPacket::Welcome) => Ok(client),
+            Some(PacketMeaning::Connected { .. }) => Ok(client),
             other => bail!("no welcome, but {other:?}"),
         }
     }
 
+    /// The socket alone, for who speaks by hand from here on.
+    pub(super) fn into_socket(self) -> TcpStream {
+        self.socket
+    }
+
     /// Subscribes to all of these, a batch at a time, and waits until they are granted.
     pub(super) fn subscribe(&mut self, filters: &[String], qos: QoS) -> Result<()> {
+        let options = SubscriptionOptions::with_qos(qos);
         for batch in filters.chunks(FILTERS_PER_PACKET) {
-            let mut out = Vec::new();
-            let names: Vec<&str> = batch.iter().map(String::as_str).collect();
-            packets::subscribe(PEER, &names, qos, &mut out)?;
-            self.socket.write_all(&out)?;
+            let parsed = batch.iter().map(|name| {
+                let filter = TopicFilter::parse(name, &packets::limits());
+                let filter = filter.map_err(|rule| anyhow!("{name:?}: {}", rule.detail))?;
+                Ok(Subscription { filter, options })
+            });
+            let wanted = parsed.collect::<Result<Vec<_>>>()?;
+            let (packet_id, properties) = (self.connection.take_id(|_| false), Properties::EMPTY);
+            let subscriptions = SubscriptionList::new(&wanted);
+            let packet = Packet::Subscribe(Subscribe { packet_id, properties, subscriptions });
+            self.connection.write(&packet).map_err(too_large)?;
             loop {
                 match self.hear(ANSWER_MAX)? {
-                    Some(PlainPacket::Granted) => break,
+                    Some(PacketMeaning::Subscribed(_, reasons)) if reasons.iter().any(|reason| reason.is_failure()) => {
+                        bail!("a subscription was refused")
+                    }
+                    Some(PacketMeaning::Subscribed(..)) => break,
                     Some(_) => {}
                     None => bail!("no answer to a subscription"),
                 }
@@ -77,20 +100,23 @@ impl PlainClient {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.hear(left)? {
-                Some(PlainPacket::Message(payload)) => last = Some(payload),
+                Some(PacketMeaning::Message(message)) => last = Some(message.payload),
                 Some(_) => {}
                 None => return Ok(last),
             }
         }
     }
 
-    /// The next packet, if one comes in time.
-    fn hear(&mut self, time: Duration) -> Result<Option<PlainPacket>> {
+    /// Sends what is written; the next packet, if one comes in time.
+    fn hear(&mut self, time: Duration) -> Result<Option<PacketMeaning>> {
+        self.socket.write_all(&self.connection.take_output())?;
         let end = Instant::now() + time;
         loop {
-            if let Some((heard, used)) = understand(&self.input)? {
-                self.input.drain(..used);
-                return Ok(Some(heard));
+            match self.connection.poll_packet(|_, _| ()) {
+                Some(PacketMeaning::Refused(told)) => bail!("refused: {:?}", told.reason),
+                Some(PacketMeaning::Nonsense(what)) => bail!("no MQTT: {what}"),
+                Some(meaning) => return Ok(Some(meaning)),
+                None => {}
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -100,46 +126,15 @@ impl PlainClient {
             let mut buffer = [0; 4096];
             match self.socket.read(&mut buffer) {
                 Ok(0) => bail!("closed by the broker"),
-                Ok(count) => self.input.extend_from_slice(&buffer[..count]),
+                Ok(count) => self.connection.handle_bytes(&buffer[..count]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
-            }
-            if self.input.len() > INPUT_MAX {
-                bail!("an endless packet");
             }
         }
     }
 }
 
-/// The first packet of these bytes, if it is complete, and how long it is.
-fn understand(bytes: &[u8]) -> Result<Option<(PlainPacket, usize)>> {
-    let Decoded::Packet { packet, consumed } = decode(bytes, PEER.version, &packets::limits())? else {
-        return Ok(None);
-    };
-    let heard = match packet {
-        Packet::ConnAck(answer) if !answer.reason.is_failure() => PlainPacket::Welcome,
-        Packet::ConnAck(answer) => bail!("refused: {:?}", answer.reason),
-        Packet::SubAck(answer) if !answer.reasons.iter().any(ReasonCode::is_failure) => PlainPacket::Granted,
-        Packet::SubAck(_) => bail!("a subscription was refused"),
-        Packet::Publish(publish) => PlainPacket::Message(publish.payload.to_vec()),
-        _ => PlainPacket::Other,
-    };
-    Ok(Some((heard, consumed)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_are_understood_when_they_are_whole() {
-        assert_eq!(understand(&[0x20, 2, 0]).unwrap(), None);
-        assert_eq!(understand(&[0x20, 2, 0, 0, 0x90]).unwrap(), Some((PlainPacket::Welcome, 4)));
-        assert!(understand(&[0x20, 2, 0, 3]).is_err());
-        assert_eq!(understand(&[0x90, 3, 0, 1, 0]).unwrap(), Some((PlainPacket::Granted, 5)));
-        assert!(understand(&[0x90, 3, 0, 1, 0x80]).is_err());
-        let message = [0x31, 5, 0, 1, b'a', b'4', b'2'];
-        assert_eq!(understand(&message).unwrap(), Some((PlainPacket::Message(b"42".to_vec()), 7)));
-    }
+fn too_large(packet: PacketTooLarge) -> anyhow::Error {
+    anyhow!("a packet could not be encoded: {packet:?}")
 }

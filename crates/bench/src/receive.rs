@@ -155,7 +155,7 @@ impl Engine {
         if let ClientActivity::Subscriber(subscriber) = &self.roles[place] {
             let connection = &mut self.connections[place];
             connection.state = ConnectState::Subscribing;
-            packets::subscribe(peer, &[&subscriber.filter], self.flows[subscriber.flow].qos, &mut connection.outbox)?;
+            packets::subscribe(peer, &subscriber.filter, self.flows[subscriber.flow].qos, &mut connection.outbox)?;
         } else {
             self.be_ready(place);
         }

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use tidegate_server::log::iso_time;
+use tidegate_wire_mqtt::PacketId;
 use tidegate_wire_mqtt::property::PayloadFormat;
 
 use crate::client::ReceivedMessage;
@@ -110,7 +111,7 @@ fn write_field(field: char, message: &ReceivedMessage, out: &mut Vec<u8>) -> std
         'q' => write!(out, "{}", message.qos.bits()),
         'r' => write!(out, "{}", u8::from(message.retain)),
         'd' => write!(out, "{}", u8::from(message.dup)),
-        'm' => write!(out, "{}", message.packet_id),
+        'm' => write!(out, "{}", message.packet_id.map_or(0, PacketId::get)),
         'I' => write!(out, "{}", iso_time()),
         'U' => write!(out, "{:.6}", unix_time()),
         'C' => write!(out, "{}", properties.content_type().unwrap_or_default()),
@@ -145,8 +146,8 @@ fn json(message: &ReceivedMessage, payload: Payload) -> Value {
     put("qos", json!(message.qos.bits()));
     put("retain", json!(u8::from(message.retain)));
     put("payloadlen", json!(message.payload.len()));
-    if message.packet_id > 0 {
-        put("mid", json!(message.packet_id));
+    if let Some(id) = message.packet_id {
+        put("mid", json!(id.get()));
     }
     let properties = properties(message);
     if !properties.is_empty() {
@@ -197,8 +198,8 @@ mod tests {
             qos: QoS::AtLeastOnce,
             retain: true,
             dup: false,
-            packet_id: 7,
-            properties,
+            packet_id: PacketId::new(7),
+            encoded_properties: properties,
         };
         let mut out = Vec::new();
         Format::parse(format, "\n").unwrap().write(&message, &mut out);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 
 use super::cpu;
+use crate::plain::PlainClient;
 use crate::process::RunningBroker;
 
 /// Messages that the publisher has under way, so that delivery is measured and not buffers.
@@ -25,19 +26,9 @@ pub(super) struct AdminRun {
     pub(super) door_share: f64,
 }
 
-/// MQTT 3.1.1 by hand: the few packets that are needed.
+/// A client that is let in; from here on bytes are enough.
 pub(super) fn connect(at: SocketAddr, id: &str) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect(at)?;
-    stream.set_nodelay(true)?;
-    let length = u8::try_from(id.len())?;
-    let mut packet = vec![0x10, 12 + length, 0, 4];
-    packet.extend_from_slice(b"MQTT\x04\x02\0\0\0");
-    packet.push(length);
-    packet.extend_from_slice(id.as_bytes());
-    stream.write_all(&packet)?;
-    let mut answer = [0; 4];
-    stream.read_exact(&mut answer)?;
-    if answer == [0x20, 2, 0, 0] { Ok(stream) } else { bail!("not let in: {answer:?}") }
+    PlainClient::connect(at, id).map(PlainClient::into_socket)
 }
 
 /// Runs for a time.

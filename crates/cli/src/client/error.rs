@@ -3,7 +3,7 @@
 
 use std::{fmt, io};
 
-use tidegate_wire_mqtt::{PeerError, ReasonCode, Version};
+use tidegate_wire_mqtt::{ReasonCode, Version};
 
 /// Why a client gives up.
 #[derive(Debug)]
@@ -90,12 +90,6 @@ impl From<io::Error> for ClientError {
     fn from(error: io::Error) -> Self {
         let is_tls = error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>);
         if is_tls { Self::Tls(error.into()) } else { Self::Lost(error) }
-    }
-}
-
-impl From<PeerError> for ClientError {
-    fn from(error: PeerError) -> Self {
-        Self::Protocol(format!("{} [{}]", error.detail, error.section))
     }
 }
 

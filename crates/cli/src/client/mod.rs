@@ -1,4 +1,5 @@
-//! A small blocking MQTT client for `pub` and `sub`: one thread, one connection, QoS 0 to 2 in both directions.
+//! A small blocking MQTT client for `pub`, `sub` and the demonstration: a socket and a clock around the client library's
+//! [`MqttConnection`], one thread, QoS 0 to 2 in both directions.
 //!
 //! The owner asks for the [`next`](BlockingClient::next) thing that happened, with a deadline; pings and acknowledgements are
 //! done on the way. It refuses to know about reconnecting, files and terminals.
@@ -7,20 +8,24 @@ pub(crate) mod again;
 mod error;
 mod link;
 pub(crate) mod properties;
-mod receive;
 pub(crate) mod tls;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
-use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
+use tidegate_client::session::mqtt::connection::{
+    BrokerReason, ConnectionBounds, MqttConnection, PacketMeaning, PacketTooLarge,
+};
+use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::property::PropertySite;
 use tidegate_wire_mqtt::{
-    Connect, Delivery, Disconnect, Encode, Encoded, Limits, Packet, PacketId, Peer, Properties, Property, Publish, QoS,
-    ReasonCode, Subscribe, Subscription, SubscriptionList, TopicFilter, TopicFilters, Unsubscribe, Version, Will,
+    Connect, Decoded, Delivery, Disconnect, Limits, Packet, PacketId, Properties, Property, Publish, QoS, ReasonCode,
+    Sender, Subscribe, Subscription, SubscriptionList, TopicFilter, TopicFilters, Unsubscribe, Version, Will, decode,
 };
+
+pub(crate) use tidegate_client::session::mqtt::connection::ReceivedMessage;
 
 pub(crate) use error::ClientError;
 use link::BrokerLink;
@@ -65,6 +70,24 @@ pub(crate) struct ConnectOptions {
     pub(crate) debug: bool,
 }
 
+impl ConnectOptions {
+    /// A fresh session of nobody in particular.
+    pub(crate) fn new(version: Version, client_id: &str) -> Self {
+        Self {
+            version,
+            client_id: client_id.to_owned(),
+            clean_start: true,
+            keep_alive: 60,
+            user: None,
+            password: None,
+            will: None,
+            properties: Vec::new(),
+            session_expiry: None,
+            debug: false,
+        }
+    }
+}
+
 /// A will.
 #[derive(Clone, Debug)]
 pub(crate) struct WillMessage {
@@ -72,20 +95,6 @@ pub(crate) struct WillMessage {
     pub(crate) payload: Vec<u8>,
     pub(crate) qos: QoS,
     pub(crate) retain: bool,
-}
-
-/// A message that arrived.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReceivedMessage {
-    pub(crate) topic: String,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) qos: QoS,
-    pub(crate) retain: bool,
-    pub(crate) dup: bool,
-    /// 0 at QoS 0.
-    pub(crate) packet_id: u16,
-    /// Properties as on the wire; read them with [`Properties::from_encoded`].
-    pub(crate) properties: Vec<u8>,
 }
 
 /// Something that happened.
@@ -106,25 +115,14 @@ pub(crate) enum Happened {
 /// A connection to a broker.
 pub(crate) struct BlockingClient {
     link: BrokerLink,
-    peer: Peer,
-    limits: Limits,
+    connection: MqttConnection,
     hello: ConnectOptions,
-    /// Bytes that arrived; those before `read` are done with.
-    inbox: Vec<u8>,
-    read: usize,
-    last_sent: Instant,
-    /// When a ping was sent that has no answer yet.
-    pinged: Option<Instant>,
-    /// Zero is never.
-    keep_alive: Duration,
-    next_id: PacketId,
+    /// The beginning of its time.
+    started: Instant,
     /// Messages of ours that are not done.
     outgoing: BTreeSet<PacketId>,
-    /// QoS 2 messages that arrived and are not released.
-    incoming: BTreeSet<PacketId>,
-    /// How many of ours may be under way (Receive Maximum).
-    window: usize,
-    aliases: BTreeMap<NonZeroU16, String>,
+    /// How many of ours may be under way, whatever the broker allows.
+    window_max: usize,
     /// A message is being written.
     is_publishing: bool,
 }
@@ -139,24 +137,20 @@ impl BlockingClient {
     /// Connects and waits for the broker's answer.
     pub(crate) fn connect(target: &BrokerAddress, hello: ConnectOptions) -> Result<Self, ClientError> {
         let link = BrokerLink::open(target)?;
-        let version = hello.version;
-        // Whatever the broker sends is printed, not kept: its own limits are enough.
-        let limits = Limits { packet_bytes_max: u32::MAX, topic_levels_max: usize::MAX, ..Limits::default() };
+        let bounds = ConnectionBounds {
+            // Whatever the broker sends is printed, not kept: its own limits are enough.
+            limits: Limits { packet_bytes_max: u32::MAX, topic_levels_max: usize::MAX, ..Limits::default() },
+            window_max: usize::from(u16::MAX),
+            aliases_max: usize::from(u16::MAX),
+            keep_alive_min: Duration::ZERO,
+        };
         let mut client = Self {
             link,
-            peer: Peer::new(version),
-            limits: limits.with_sender(tidegate_wire_mqtt::Sender::Server),
-            keep_alive: Duration::from_secs(hello.keep_alive.into()),
+            connection: MqttConnection::new(hello.version, bounds),
             hello,
-            inbox: Vec::new(),
-            read: 0,
-            last_sent: Instant::now(),
-            pinged: None,
-            next_id: PacketId::MIN,
+            started: Instant::now(),
             outgoing: BTreeSet::new(),
-            incoming: BTreeSet::new(),
-            window: usize::from(u16::MAX),
-            aliases: BTreeMap::new(),
+            window_max: usize::MAX,
             is_publishing: false,
         };
         client.say_hello()?;
@@ -176,7 +170,7 @@ impl BlockingClient {
             topic: &will.topic,
             payload: &will.payload,
         });
-        self.send(&Packet::Connect(Connect {
+        let greeting = Connect {
             version: hello.version,
             clean_start: hello.clean_start,
             keep_alive: hello.keep_alive,
@@ -185,7 +179,26 @@ impl BlockingClient {
             will,
             user_name: hello.user.as_deref(),
             password: hello.password.as_deref().map(str::as_bytes),
-        }))
+        };
+        self.connection.open(&greeting, self.now()).map_err(too_large)?;
+        self.flush()
+    }
+
+    /// Waits for the broker's answer.
+    fn await_connack(&mut self, deadline: Instant) -> Result<(), ClientError> {
+        loop {
+            if let Some(meaning) = self.poll_packet() {
+                if let PacketMeaning::Connected { .. } = meaning {
+                    return Ok(());
+                }
+                self.happened(meaning)?;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::Silent);
+            }
+            self.read_some(left.min(READ_MAX))?;
+        }
     }
 
     /// Sends a message. At QoS 1 and 2 [`Happened::Published`] follows, with the identifier that is returned; there must
@@ -214,12 +227,12 @@ impl BlockingClient {
 
     /// Not more of ours are under way than this, whatever the broker allows.
     pub(crate) fn limit_window(&mut self, max: u16) {
-        self.window = self.window.min(usize::from(max.max(1)));
+        self.window_max = usize::from(max.max(1));
     }
 
     /// Whether one more message may be under way.
     pub(crate) fn has_room(&self) -> bool {
-        self.outgoing.len() < self.window
+        self.outgoing.len() < self.connection.window().min(self.window_max)
     }
 
     /// Messages of ours that are not done.
@@ -231,16 +244,14 @@ impl BlockingClient {
     pub(crate) fn explain(&self, error: ClientError) -> ClientError {
         let is_under_way = self.is_publishing || !self.outgoing.is_empty();
         match error {
-            ClientError::Lost(error) if is_under_way && !self.peer.version.is_v5() => {
-                ClientError::LostAfterPublish(error)
-            }
+            ClientError::Lost(error) if is_under_way && !self.version().is_v5() => ClientError::LostAfterPublish(error),
             error => error,
         }
     }
 
     /// The version that was agreed on.
     pub(crate) fn version(&self) -> Version {
-        self.peer.version
+        self.connection.version()
     }
 
     /// Asks for messages; [`Happened::Subscribed`] follows.
@@ -291,33 +302,67 @@ impl BlockingClient {
 
     /// Pings when it is time, and says when it is time again.
     fn keep_alive_turn(&mut self, now: Instant) -> Result<Option<Instant>, ClientError> {
-        if self.keep_alive.is_zero() {
-            return Ok(None);
+        if !self.connection.turn(self.timestamp(now)) {
+            return Err(ClientError::Silent);
         }
-        if let Some(pinged) = self.pinged {
-            let patience = pinged + self.keep_alive;
-            return if now >= patience { Err(ClientError::Silent) } else { Ok(Some(patience)) };
+        self.flush()?;
+        Ok(self.connection.poll_timeout().map(|at| self.started + at.since(Timestamp::ZERO)))
+    }
+
+    /// The next packet that means something to the owner.
+    fn take_packet(&mut self) -> Result<Option<Happened>, ClientError> {
+        while let Some(meaning) = self.poll_packet() {
+            let happened = self.happened(meaning)?;
+            self.flush()?;
+            if happened.is_some() {
+                return Ok(happened);
+            }
         }
-        // A little early, so that the broker's clock is not the one that decides.
-        let due = self.last_sent + self.keep_alive.mul_f32(0.9);
-        if now < due {
-            return Ok(Some(due));
-        }
-        self.send(&Packet::PingReq)?;
-        self.pinged = Some(now);
-        Ok(Some(now + self.keep_alive))
+        Ok(None)
+    }
+
+    fn poll_packet(&mut self) -> Option<PacketMeaning> {
+        let is_debug = self.hello.debug;
+        self.connection.poll_packet(|kind, len| {
+            if is_debug {
+                eprintln!("received {kind:?}, {len} bytes");
+            }
+        })
+    }
+
+    fn happened(&mut self, meaning: PacketMeaning) -> Result<Option<Happened>, ClientError> {
+        Ok(match meaning {
+            PacketMeaning::Nothing | PacketMeaning::Connected { .. } | PacketMeaning::Stored(_) => None,
+            PacketMeaning::Message(message) => {
+                if let Some(id) = message.packet_id {
+                    self.connection.acknowledge(message.qos, id);
+                }
+                Some(Happened::Message(message))
+            }
+            PacketMeaning::Done(id, BrokerReason { reason, .. }) => {
+                self.outgoing.remove(&id).then_some(Happened::Published(id, reason))
+            }
+            PacketMeaning::Subscribed(_, reasons) => Some(Happened::Subscribed(reasons)),
+            PacketMeaning::Unsubscribed(_) => Some(Happened::Unsubscribed),
+            PacketMeaning::Refused(BrokerReason { reason, detail, .. }) => {
+                let had_credentials = self.hello.user.is_some() || self.hello.password.is_some();
+                return Err(ClientError::Refused { reason, version: self.version(), detail, had_credentials });
+            }
+            PacketMeaning::Ended(BrokerReason { reason, detail, .. }) => {
+                return Err(ClientError::Ended { reason, detail });
+            }
+            PacketMeaning::Nonsense(what) => return Err(ClientError::Protocol(what)),
+        })
     }
 
     /// Reads what is there; false if nothing came in this time or a signal did.
     fn read_some(&mut self, wait: Duration) -> Result<bool, ClientError> {
         self.link.set_read_timeout(wait).map_err(ClientError::Lost)?;
-        self.inbox.drain(..self.read);
-        self.read = 0;
         let mut buffer = [0; 16 * 1024];
         match self.link.read(&mut buffer) {
             Ok(0) => Err(ClientError::Lost(io::Error::new(ErrorKind::UnexpectedEof, "the broker closed it"))),
             Ok(len) => {
-                self.inbox.extend_from_slice(&buffer[..len]);
+                self.connection.handle_bytes(&buffer[..len]);
                 Ok(true)
             }
             Err(error) => match error.kind() {
@@ -328,31 +373,48 @@ impl BlockingClient {
     }
 
     fn send(&mut self, packet: &Packet<'_>) -> Result<(), ClientError> {
-        let mut bytes = Vec::new();
-        match packet.encode(self.peer, &mut bytes) {
-            Encoded::Written { .. } | Encoded::Trimmed { .. } => {}
-            Encoded::TooLarge | Encoded::NotInVersion => {
-                let most = Some(self.peer.packet_bytes_max).filter(|most| *most < u32::MAX);
-                return Err(ClientError::TooLarge { bytes: packet.encoded_len(self.peer.version), most });
-            }
+        self.connection.write(packet).map_err(too_large)?;
+        self.flush()
+    }
+
+    /// Sends what is written.
+    fn flush(&mut self) -> Result<(), ClientError> {
+        let bytes = self.connection.take_output();
+        if bytes.is_empty() {
+            return Ok(());
         }
         if self.hello.debug {
-            eprintln!("sending {:?}, {} bytes", packet.kind(), bytes.len());
+            self.trace(&bytes);
         }
-        self.last_sent = Instant::now();
+        self.connection.note_sent(self.now());
         Ok(self.link.write_all(&bytes).and_then(|()| self.link.flush())?)
     }
 
-    /// A packet identifier that is free. There is one: the window is smaller than their number.
-    fn take_id(&mut self) -> PacketId {
-        loop {
-            let id = self.next_id;
-            self.next_id = id.checked_add(1).unwrap_or(PacketId::MIN);
-            if !self.outgoing.contains(&id) {
-                return id;
-            }
+    /// Says which packets are sent.
+    fn trace(&self, mut bytes: &[u8]) {
+        let limits = self.connection.limits().clone().with_sender(Sender::Client);
+        while let Ok(Decoded::Packet { packet, consumed }) = decode(bytes, self.version(), &limits) {
+            eprintln!("sending {:?}, {consumed} bytes", packet.kind());
+            bytes = &bytes[consumed..];
         }
     }
+
+    fn take_id(&mut self) -> PacketId {
+        let outgoing = &self.outgoing;
+        self.connection.take_id(|id| outgoing.contains(&id))
+    }
+
+    fn now(&self) -> Timestamp {
+        self.timestamp(Instant::now())
+    }
+
+    fn timestamp(&self, at: Instant) -> Timestamp {
+        Timestamp::ZERO + at.saturating_duration_since(self.started)
+    }
+}
+
+fn too_large(PacketTooLarge { bytes, most }: PacketTooLarge) -> ClientError {
+    ClientError::TooLarge { bytes, most }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The client against a scripted broker: what it does when the other side has its own ideas.
 
 use std::net::{TcpListener, TcpStream};
+use std::num::NonZeroU16;
 use std::thread::JoinHandle;
 
-use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Decoded, decode};
+use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Encode, Peer};
 
 use super::*;
 
@@ -61,18 +62,7 @@ fn broker(version: Version, script: impl FnOnce(&mut Script) + Send + 'static) -
 }
 
 fn hello(version: Version) -> ConnectOptions {
-    ConnectOptions {
-        version,
-        client_id: "c".into(),
-        clean_start: true,
-        keep_alive: 60,
-        user: None,
-        password: None,
-        will: None,
-        properties: Vec::new(),
-        session_expiry: None,
-        debug: false,
-    }
+    ConnectOptions::new(version, "c")
 }
 
 fn soon() -> Instant {

@@ -86,19 +86,7 @@ impl DemoShared {
 
 fn connect(at: SocketAddr, client_id: &str) -> Result<BlockingClient, ClientError> {
     let target = BrokerAddress { host: at.ip().to_string(), port: at.port(), tls: None, from: None };
-    let hello = ConnectOptions {
-        version: Version::V5,
-        client_id: client_id.to_owned(),
-        clean_start: true,
-        keep_alive: 60,
-        user: None,
-        password: None,
-        will: None,
-        properties: Vec::new(),
-        session_expiry: None,
-        debug: false,
-    };
-    BlockingClient::connect(&target, hello)
+    BlockingClient::connect(&target, ConnectOptions::new(Version::V5, client_id))
 }
 
 /// The thread of one of them; it ends with the run, or with its connection.

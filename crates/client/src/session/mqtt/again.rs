@@ -2,7 +2,7 @@
 //! than the broker now takes.
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Ack, AckKind, Packet, PacketId};
+use tidegate_wire_mqtt::PacketId;
 
 use super::{MqttEvent, MqttSession};
 
@@ -20,23 +20,24 @@ impl MqttSession {
         let mut again: Vec<PacketId> = self.flights.keys().copied().collect();
         again.sort_by_key(|id| self.flights.get(id).map(|flight| flight.token));
         (self.again, self.is_again_known) = (again.into(), session_present);
-        self.last_sent = now;
+        self.connection.note_sent(now);
         self.send_again(now);
     }
 
     /// Goes on with it as far as the window allows.
     pub(super) fn send_again(&mut self, now: Timestamp) {
-        while self.in_air() < self.window {
+        while self.in_air() < self.connection.window() {
             let Some(id) = self.again.pop_front() else { return };
             let Some(flight) = self.flights.remove(&id) else { continue };
             let is_written = if flight.is_released {
-                self.write(&Packet::Ack(Ack::success(AckKind::PubRel, id)))
+                self.connection.release(id);
+                true
             } else {
                 self.write_publish(&flight.message, Some(id), self.is_again_known)
             };
             if is_written {
                 self.flights.insert(id, flight);
-                self.last_sent = now;
+                self.connection.note_sent(now);
             } else {
                 // The broker takes smaller packets than before.
                 self.events.push_back(MqttEvent::TooLarge { token: flight.token });

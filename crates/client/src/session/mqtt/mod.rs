@@ -10,6 +10,7 @@
 //! - asked: [`MqttSession::turn`], [`MqttSession::take_output`], [`MqttSession::poll_event`], [`MqttSession::poll_timeout`]
 
 mod again;
+pub mod connection;
 mod input;
 #[cfg(test)]
 mod tests;
@@ -22,12 +23,13 @@ use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_control::rand_core::Rng;
 use tidegate_wire_mqtt::{
-    Connect, Delivery, Disconnect, Encode, Encoded, Limits, Packet, PacketId, Peer, Properties, Property, Publish, QoS,
-    ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version,
+    Connect, Delivery, Disconnect, Limits, Packet, PacketId, Properties, Property, Publish, QoS, ReasonCode, Subscribe,
+    Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version,
 };
 
+use self::connection::{ConnectionBounds, MqttConnection};
 use super::reconnect::Reconnect;
-use crate::limits::{ANSWER_TIMEOUT, DRAIN_INTERVAL, MQTT_PACKET_BYTES_MAX, RECEIVE_MAX, WINDOW_MAX};
+use crate::limits::{ALIASES_MAX, ANSWER_TIMEOUT, DRAIN_INTERVAL, MQTT_PACKET_BYTES_MAX, RECEIVE_MAX, WINDOW_MAX};
 
 /// What happens to a message that finds the backlog full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,11 +197,8 @@ enum MqttPhase {
 #[derive(Debug)]
 pub struct MqttSession {
     config: MqttConfig,
-    peer: Peer,
-    limits: Limits,
+    connection: MqttConnection,
     phase: MqttPhase,
-    inbox: Vec<u8>,
-    out: Vec<u8>,
     events: VecDeque<MqttEvent>,
     backlog: VecDeque<WaitingPublish>,
     backlog_bytes: usize,
@@ -211,15 +210,8 @@ pub struct MqttSession {
     /// Subscriptions that are wanted, with the answer that is awaited.
     subscriptions: Vec<(Token, String, QoS)>,
     asked: BTreeMap<PacketId, Token>,
-    incoming: BTreeSet<PacketId>,
     /// Messages that came and that nobody has taken.
     unread: BTreeSet<PacketId>,
-    aliases: BTreeMap<NonZeroU16, String>,
-    next_id: PacketId,
-    window: usize,
-    keep_alive: Duration,
-    last_sent: Timestamp,
-    pinged: Option<Timestamp>,
     /// No message goes out before.
     not_before: Timestamp,
     /// The backlog of the time without connection is being worked off.
@@ -231,15 +223,16 @@ pub struct MqttSession {
 impl MqttSession {
     /// A session that has no connection yet.
     pub fn new(config: MqttConfig) -> Self {
-        let limits = Limits { packet_bytes_max: MQTT_PACKET_BYTES_MAX, ..Limits::default() };
+        let bounds = ConnectionBounds {
+            limits: Limits { packet_bytes_max: MQTT_PACKET_BYTES_MAX, ..Limits::default() },
+            window_max: WINDOW_MAX,
+            aliases_max: ALIASES_MAX,
+            keep_alive_min: Duration::from_secs(1),
+        };
         Self {
-            keep_alive: Duration::from_secs(config.keep_alive.max(1).into()),
             config,
-            peer: Peer::new(Version::V5),
-            limits: limits.with_sender(Sender::Server),
+            connection: MqttConnection::new(Version::V5, bounds),
             phase: MqttPhase::Away,
-            inbox: Vec::new(),
-            out: Vec::new(),
             events: VecDeque::new(),
             backlog: VecDeque::new(),
             backlog_bytes: 0,
@@ -248,13 +241,7 @@ impl MqttSession {
             is_again_known: false,
             subscriptions: Vec::new(),
             asked: BTreeMap::new(),
-            incoming: BTreeSet::new(),
             unread: BTreeSet::new(),
-            aliases: BTreeMap::new(),
-            next_id: PacketId::MIN,
-            window: WINDOW_MAX,
-            last_sent: Timestamp::ZERO,
-            pinged: None,
             not_before: Timestamp::ZERO,
             is_draining: false,
             was_up: false,
@@ -320,33 +307,30 @@ impl MqttSession {
 
     fn ask_for(&mut self, place: usize) {
         let Some((token, filter, qos)) = self.subscriptions.get(place).cloned() else { return };
-        let Ok(wanted) = TopicFilter::parse(&filter, &self.limits) else {
+        let Ok(wanted) = TopicFilter::parse(&filter, self.connection.limits()) else {
             return self.events.push_back(MqttEvent::Subscribed { token, reason: ReasonCode::TopicFilterInvalid });
         };
         let packet_id = self.take_id();
         self.asked.insert(packet_id, token);
         let list = [Subscription { filter: wanted, options: SubscriptionOptions::with_qos(qos) }];
         let subscriptions = SubscriptionList::new(&list);
-        self.write(&Packet::Subscribe(Subscribe { packet_id, properties: Properties::EMPTY, subscriptions }));
+        let packet = Packet::Subscribe(Subscribe { packet_id, properties: Properties::EMPTY, subscriptions });
+        let _ = self.connection.write(&packet);
     }
 
     /// A connection is open: greets.
     pub fn handle_opened(&mut self, now: Timestamp) {
-        self.inbox.clear();
-        self.out.clear();
-        self.aliases.clear();
         self.asked.clear();
-        self.pinged = None;
         self.phase = MqttPhase::Greeting(now);
-        let config = self.config.clone();
+        let (config, version) = (&self.config, self.connection.version());
         let receive = NonZeroU16::new(RECEIVE_MAX).map(Property::ReceiveMaximum);
-        let list: Vec<Property<'_>> = if self.peer.version.is_v5() {
+        let list: Vec<Property<'_>> = if version.is_v5() {
             receive.into_iter().chain([Property::SessionExpiry(config.session_expiry)]).collect()
         } else {
             Vec::new()
         };
-        self.write(&Packet::Connect(Connect {
-            version: self.peer.version,
+        let greeting = Connect {
+            version,
             clean_start: !self.was_up || config.client_id.is_empty(),
             keep_alive: config.keep_alive.max(1),
             properties: Properties::new(&list),
@@ -354,17 +338,18 @@ impl MqttSession {
             will: None,
             user_name: config.user.as_ref().map(|(name, _)| name.as_str()),
             password: config.user.as_ref().map(|(_, password)| password.as_bytes()),
-        }));
-        self.last_sent = now;
+        };
+        // Before the broker's answer every packet is small enough.
+        let _ = self.connection.open(&greeting, now);
     }
 
     /// The connection is gone, or could not be opened; the answer is when to try the next.
     pub fn handle_lost<R: Rng + ?Sized>(&mut self, now: Timestamp, hints: Option<&Hints>, rng: &mut R) -> Duration {
         self.phase = MqttPhase::Away;
-        self.out.clear();
+        self.connection.take_output();
         // Not acknowledged: they come again, and are new then.
         for id in std::mem::take(&mut self.unread) {
-            self.incoming.remove(&id);
+            self.connection.forget_incoming(id);
         }
         self.reconnect.on_failure(now, hints, rng)
     }
@@ -379,7 +364,7 @@ impl MqttSession {
         if now >= self.not_before {
             self.send_again(now);
         }
-        while now >= self.not_before && self.flights.len() < self.window {
+        while now >= self.not_before && self.flights.len() < self.connection.window() {
             let Some(waiting) = self.backlog.pop_front() else {
                 self.is_draining = false;
                 break;
@@ -390,15 +375,7 @@ impl MqttSession {
                 self.not_before = now + DRAIN_INTERVAL;
             }
         }
-        if let Some(pinged) = self.pinged {
-            return now < pinged + self.keep_alive;
-        }
-        // A little early, so that the broker's clock is not the one that decides.
-        if now >= self.last_sent + self.keep_alive.mul_f32(0.9) {
-            self.write(&Packet::PingReq);
-            (self.pinged, self.last_sent) = (Some(now), now);
-        }
-        true
+        self.connection.turn(now)
     }
 
     fn send(&mut self, waiting: WaitingPublish, now: Timestamp) {
@@ -407,7 +384,7 @@ impl MqttSession {
         if !self.write_publish(&message, id, false) {
             return self.events.push_back(MqttEvent::TooLarge { token });
         }
-        self.last_sent = now;
+        self.connection.note_sent(now);
         match id {
             Some(id) => {
                 self.flights.insert(id, InFlight { token, message, sent: now, is_released: false });
@@ -424,30 +401,21 @@ impl MqttSession {
             _ => Delivery::AtMostOnce,
         };
         let (retain, topic, payload) = (message.retain, message.topic.as_str(), message.payload.as_slice());
-        self.write(&Packet::Publish(Publish { delivery, retain, topic, properties: Properties::EMPTY, payload }))
-    }
-
-    fn write(&mut self, packet: &Packet<'_>) -> bool {
-        let before = self.out.len();
-        match packet.encode(self.peer, &mut self.out) {
-            Encoded::Written { .. } | Encoded::Trimmed { .. } => true,
-            Encoded::TooLarge | Encoded::NotInVersion => {
-                self.out.truncate(before);
-                false
-            }
-        }
+        let properties = Properties::EMPTY;
+        self.connection.write(&Packet::Publish(Publish { delivery, retain, topic, properties, payload })).is_ok()
     }
 
     /// Says goodbye.
     pub fn goodbye(&mut self) {
         if self.phase == MqttPhase::Up {
-            self.write(&Packet::Disconnect(Disconnect { reason: ReasonCode::Success, properties: Properties::EMPTY }));
+            let goodbye = Disconnect { reason: ReasonCode::Success, properties: Properties::EMPTY };
+            let _ = self.connection.write(&Packet::Disconnect(goodbye));
         }
     }
 
     /// Bytes to be written.
     pub fn take_output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
+        self.connection.take_output()
     }
 
     /// The next event, if there is one.
@@ -461,24 +429,15 @@ impl MqttSession {
             MqttPhase::Away => None,
             MqttPhase::Greeting(since) => Some(since + ANSWER_TIMEOUT),
             MqttPhase::Up => {
-                let sign = match self.pinged {
-                    Some(pinged) => pinged + self.keep_alive,
-                    None => self.last_sent + self.keep_alive.mul_f32(0.9),
-                };
-                let may_send = self.in_air() < self.window && !(self.again.is_empty() && self.backlog.is_empty());
-                Some(if may_send { sign.min(self.not_before) } else { sign })
+                let may_send =
+                    self.in_air() < self.connection.window() && !(self.again.is_empty() && self.backlog.is_empty());
+                self.connection.poll_timeout().into_iter().chain(may_send.then_some(self.not_before)).min()
             }
         }
     }
 
-    /// A packet identifier that is free. There is one: the window is smaller than their number.
     fn take_id(&mut self) -> PacketId {
-        loop {
-            let id = self.next_id;
-            self.next_id = id.checked_add(1).unwrap_or(PacketId::MIN);
-            if !self.flights.contains_key(&id) && !self.asked.contains_key(&id) {
-                return id;
-            }
-        }
+        let (flights, asked) = (&self.flights, &self.asked);
+        self.connection.take_id(|id| flights.contains_key(&id) || asked.contains_key(&id))
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Decoded, decode};
+use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Decoded, Encode, Peer, Sender, decode};
 
 use super::*;
 
