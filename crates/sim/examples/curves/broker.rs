@@ -13,7 +13,7 @@ use tidegate_control::pacer::{Outcome, Pacer, PacerConfig, Preset};
 
 use crate::Drawn;
 use crate::chance::{exponential, seeded};
-use crate::plot::{Axis, Curve, Figure, Shape, evenly, thinned};
+use crate::plot::{Axis, Curve, CurveShape, Figure, evenly, thinned};
 
 /// What a pool did with a Poisson flow of requests.
 struct Served {
@@ -68,7 +68,7 @@ fn over_loads(value: impl Fn(&Served) -> f64) -> Drawn<Vec<Curve>> {
         for load in evenly(0.1, 3.0, 30) {
             points.push((load, value(&serve(&config, load)?)));
         }
-        curves.push(Curve::new(label, Shape::Line, points));
+        curves.push(Curve::new(label, CurveShape::Line, points));
     }
     Ok(curves)
 }
@@ -114,8 +114,8 @@ pub(crate) fn slots() -> Drawn<Figure> {
         x: Axis::linear("client, in order of arrival", 0.0, 1500.0, 250.0),
         y: Axis::linear("come back in, s", 0.0, 250.0, 50.0),
         curves: vec![
-            Curve::new("slot with a ticket: a promise", Shape::Line, thinned(&promised, 100)),
-            Curve::new("beyond the horizon: advice, no ticket", Shape::Dots, thinned(&advised, 150)),
+            Curve::new("slot with a ticket: a promise", CurveShape::Line, thinned(&promised, 100)),
+            Curve::new("beyond the horizon: advice, no ticket", CurveShape::Dots, thinned(&advised, 150)),
         ],
     })
 }
@@ -128,10 +128,10 @@ pub(crate) fn burst() -> Drawn<Figure> {
         x: Axis::linear("time, s", 0.0, 60.0, 10.0),
         y: Axis::linear("clients served", 0.0, 2100.0, 500.0),
         curves: vec![
-            Curve::new("ideal", Shape::Dashed, ideal),
-            Curve::new("appointments", Shape::Line, drained(Preset::Active, true)?),
-            Curve::new("deny, practical urgent fetch", Shape::Line, drained(Preset::Active, false)?),
-            Curve::new("deny, active-p19", Shape::Steps, drained(Preset::ActiveP19, false)?),
+            Curve::new("ideal", CurveShape::Dashed, ideal),
+            Curve::new("appointments", CurveShape::Line, drained(Preset::Active, true)?),
+            Curve::new("deny, practical urgent fetch", CurveShape::Line, drained(Preset::Active, false)?),
+            Curve::new("deny, active-p19", CurveShape::Steps, drained(Preset::ActiveP19, false)?),
         ],
     })
 }
@@ -195,9 +195,9 @@ pub(crate) fn advice() -> Drawn<Figure> {
         x: Axis::linear("declared demand, times the capacity", 0.0, 5.0, 0.5),
         y: Axis::linear("σ; load, times the capacity", 0.0, 6.0, 1.0),
         curves: vec![
-            Curve::new("σ", Shape::Line, factor),
-            Curve::new("load with advice", Shape::Line, load),
-            Curve::new("load without", Shape::Dashed, wanted),
+            Curve::new("σ", CurveShape::Line, factor),
+            Curve::new("load with advice", CurveShape::Line, load),
+            Curve::new("load without", CurveShape::Dashed, wanted),
         ],
     })
 }

@@ -12,7 +12,7 @@ use tidegate_control::pacer::{
 
 use crate::Drawn;
 use crate::chance::{poisson, seeded};
-use crate::plot::{Axis, Curve, Figure, Shape, evenly};
+use crate::plot::{Axis, Curve, CurveShape, Figure, evenly};
 
 /// The state of a pacer after a check.
 pub(crate) struct Moment {
@@ -83,10 +83,10 @@ pub(crate) fn ast() -> Drawn<Figure> {
         x: Axis::linear("time, s", 0.0, until, 100.0),
         y: Axis::linear("AST, s", 0.0, 16.0, 2.0),
         curves: vec![
-            Curve::new("equation (3)", Shape::Steps, run(Preset::AdaptiveEquation3)?),
-            Curve::new("Algorithm 2", Shape::Steps, run(Preset::AdaptiveAlgorithm2)?),
-            Curve::new("T, before a decrease", Shape::Dashed, level(expected.before_decrease)),
-            Curve::new("τ, mean", Shape::Dashed, level(expected.timeout)),
+            Curve::new("equation (3)", CurveShape::Steps, run(Preset::AdaptiveEquation3)?),
+            Curve::new("Algorithm 2", CurveShape::Steps, run(Preset::AdaptiveAlgorithm2)?),
+            Curve::new("T, before a decrease", CurveShape::Dashed, level(expected.before_decrease)),
+            Curve::new("τ, mean", CurveShape::Dashed, level(expected.timeout)),
         ],
     })
 }
@@ -111,9 +111,9 @@ pub(crate) fn exposure() -> Drawn<Figure> {
         x: Axis::linear("time, s", 0.0, until, 600.0),
         y: Axis::linear("AST, s", 0.0, 9.0, 1.0),
         curves: vec![
-            Curve::new("practical (thinned losses)", Shape::Line, mean(AstRule::Practical)?),
-            Curve::new("equation (3)", Shape::Line, mean(AstRule::Equation3)?),
-            Curve::new("stretch begins", Shape::Dashed, change),
+            Curve::new("practical (thinned losses)", CurveShape::Line, mean(AstRule::Practical)?),
+            Curve::new("equation (3)", CurveShape::Line, mean(AstRule::Equation3)?),
+            Curve::new("stretch begins", CurveShape::Dashed, change),
         ],
     })
 }
@@ -138,9 +138,9 @@ pub(crate) fn ast_and_rbt() -> Drawn<Figure> {
         x: Axis::linear("time, s", 0.0, until, 100.0),
         y: Axis::linear("timeout, s", 0.0, 90.0, 10.0),
         curves: vec![
-            Curve::new("AST + RBT", Shape::Steps, total.collect()),
-            Curve::new("AST", Shape::Steps, ast_of(&moments)),
-            Curve::new("overload", Shape::Dashed, vec![(300.0, 88.0), (500.0, 88.0)]),
+            Curve::new("AST + RBT", CurveShape::Steps, total.collect()),
+            Curve::new("AST", CurveShape::Steps, ast_of(&moments)),
+            Curve::new("overload", CurveShape::Dashed, vec![(300.0, 88.0), (500.0, 88.0)]),
         ],
     })
 }
@@ -176,8 +176,8 @@ pub(crate) fn levels() -> Drawn<Figure> {
         x: Axis::linear("time, s", 0.0, until, 100.0),
         y: Axis::named("", 0.4, 9.0, &rows),
         curves: vec![
-            Curve::new("one check", Shape::Dots, checks),
-            Curve::new("broker late, from 160 s to 280 s", Shape::Dashed, vec![(160.0, 8.7), (280.0, 8.7)]),
+            Curve::new("one check", CurveShape::Dots, checks),
+            Curve::new("broker late, from 160 s to 280 s", CurveShape::Dashed, vec![(160.0, 8.7), (280.0, 8.7)]),
         ],
     })
 }

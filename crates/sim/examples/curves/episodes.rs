@@ -11,7 +11,7 @@ use tidegate_control::pacer::{
 
 use crate::Drawn;
 use crate::chance::{exponential, seeded};
-use crate::plot::{Axis, Curve, Figure, Shape, thinned};
+use crate::plot::{Axis, Curve, CurveShape, Figure, thinned};
 
 fn plan(preset: Preset, change: impl FnOnce(&mut PacerConfig)) -> Drawn<Arc<PacerPlan>> {
     let mut config = PacerConfig::from(preset);
@@ -49,7 +49,7 @@ pub(crate) fn caps() -> Drawn<Figure> {
     ] {
         let plan = plan(preset, |config| config.back_off.rounds = 2)?;
         let rbt = |state: &PacerSnapshot| state.rbt.as_secs_f64().max(0.05);
-        curves.push(Curve::new(label, Shape::Steps, over_checks(&states(&plan, &outcomes), rbt)));
+        curves.push(Curve::new(label, CurveShape::Steps, over_checks(&states(&plan, &outcomes), rbt)));
     }
     Ok(Figure {
         title: "RBT check by check: answers take 2 s in checks 9 to 24, else 20 ms (noise off)",
@@ -73,11 +73,11 @@ pub(crate) fn stretch() -> Drawn<Figure> {
     for (preset, label) in [(Preset::Active, "practical: σ"), (Preset::ActiveP18, "Algorithm 3 (p18)")] {
         let longer = |state: &PacerSnapshot| 1.0 + state.rbt.as_secs_f64() / state.ast.as_secs_f64();
         let states = states(&plan(preset, |config| config.ast.alpha = 2.0)?, &outcomes);
-        curves.push(Curve::new(label, Shape::Steps, over_checks(&states, longer)));
+        curves.push(Curve::new(label, CurveShape::Steps, over_checks(&states, longer)));
     }
     let denied = over_checks(&states(&plan(Preset::Active, |_| {})?, &outcomes), |_| 0.8);
     let denied = denied.into_iter().zip(&outcomes).filter(|(_, outcome)| matches!(outcome, Outcome::Denied { .. }));
-    curves.push(Curve::new("denied", Shape::Dots, denied.map(|(at, _)| at).collect()));
+    curves.push(Curve::new("denied", CurveShape::Dots, denied.map(|(at, _)| at).collect()));
     Ok(Figure {
         title: "(AST + RBT) / AST through an episode of seven denials, and a single one later",
         x: Axis::linear("check", 0.0, 90.0, 10.0),
@@ -136,11 +136,11 @@ pub(crate) fn detection() -> Drawn<Figure> {
         x: Axis::linear("check", 0.0, 120.0, 10.0),
         y: Axis::named("response time, ms", -190.0, 400.0, &named),
         curves: vec![
-            Curve::new("response time", Shape::Line, rounds().zip(latencies).collect()),
-            Curve::new("light-paper: moving mean", Shape::Dashed, by_mean),
-            Curve::new("light: max(3 × min, min + 50 ms)", Shape::Dashed, by_least),
-            Curve::new("rigorous-paper: 1.9 × minimum", Shape::Dashed, by_share),
-            Curve::new("flagged as congestion", Shape::Dots, flagged),
+            Curve::new("response time", CurveShape::Line, rounds().zip(latencies).collect()),
+            Curve::new("light-paper: moving mean", CurveShape::Dashed, by_mean),
+            Curve::new("light: max(3 × min, min + 50 ms)", CurveShape::Dashed, by_least),
+            Curve::new("rigorous-paper: 1.9 × minimum", CurveShape::Dashed, by_share),
+            Curve::new("flagged as congestion", CurveShape::Dots, flagged),
         ],
     })
 }
@@ -183,7 +183,7 @@ pub(crate) fn first_back_offs() -> Drawn<Figure> {
         firsts.sort_by(f64::total_cmp);
         let law: Vec<(f64, f64)> = firsts.into_iter().zip((1_u32..).map(|n| f64::from(n) / 1000.0)).collect();
         let from_zero = law.first().map(|(least, _)| (*least, 0.0));
-        curves.push(Curve::new(label, Shape::Line, from_zero.into_iter().chain(thinned(&law, 100)).collect()));
+        curves.push(Curve::new(label, CurveShape::Line, from_zero.into_iter().chain(thinned(&law, 100)).collect()));
     }
     Ok(Figure {
         title: "Law of the first back-off of an episode (1000 draws each)",
@@ -238,6 +238,6 @@ pub(crate) fn hints() -> Drawn<Figure> {
         title: "The next delay of a client with an interval of 10 s, by what the broker said",
         x: Axis::named("outcome and hint", 0.4, 7.6, &names),
         y: Axis::linear("delay until the next check, s", 0.0, 60.0, 10.0),
-        curves: vec![Curve::new("one client", Shape::Dots, waits)],
+        curves: vec![Curve::new("one client", CurveShape::Dots, waits)],
     })
 }

@@ -1,7 +1,7 @@
 //! One figure: the laboratory's chart, with ranges and ticks of our own choice.
 
 use tidegate_sim::report::svg::{Chart, Scale};
-pub(crate) use tidegate_sim::report::svg::{Series as Curve, Shape};
+pub(crate) use tidegate_sim::report::svg::{CurveShape, Series as Curve};
 
 /// Everything that is drawn into one file.
 pub(crate) struct Figure {
@@ -41,7 +41,7 @@ impl Figure {
 }
 
 /// Values of a function at places.
-pub(crate) fn of(label: impl Into<String>, shape: Shape, places: &[f64], value: impl Fn(f64) -> f64) -> Curve {
+pub(crate) fn of(label: impl Into<String>, shape: CurveShape, places: &[f64], value: impl Fn(f64) -> f64) -> Curve {
     Curve::new(label, shape, places.iter().map(|x| (*x, value(*x))).collect())
 }
 

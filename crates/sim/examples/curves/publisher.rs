@@ -6,7 +6,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, Pressure, Rhythm, RhythmConfig, RhythmPlan, RhythmRule, Verdict};
 
 use crate::Drawn;
-use crate::plot::{Axis, Curve, Figure, Shape, by_ratio, evenly, of};
+use crate::plot::{Axis, Curve, CurveShape, Figure, by_ratio, evenly, of};
 
 fn plan(rule: RhythmRule) -> Drawn<RhythmPlan> {
     Ok(RhythmConfig { rule, enforcement: Enforcement::Always, ..RhythmConfig::default() }.build()?)
@@ -56,11 +56,11 @@ pub(crate) fn delay() -> Drawn<Figure> {
             ],
         ),
         curves: vec![
-            of("paper, 10 per s", Shape::Dashed, &speeds, paper(0.1)),
-            of("paper, 1 per s", Shape::Dashed, &speeds, paper(1.0)),
-            of("paper, 1 per 10 s", Shape::Dashed, &speeds, paper(10.0)),
-            of("practical, 12th message", Shape::Line, &speeds, practical(12)),
-            of("practical, 40th message", Shape::Line, &speeds, practical(40)),
+            of("paper, 10 per s", CurveShape::Dashed, &speeds, paper(0.1)),
+            of("paper, 1 per s", CurveShape::Dashed, &speeds, paper(1.0)),
+            of("paper, 1 per 10 s", CurveShape::Dashed, &speeds, paper(10.0)),
+            of("practical, 12th message", CurveShape::Line, &speeds, practical(12)),
+            of("practical, 40th message", CurveShape::Line, &speeds, practical(40)),
         ],
     })
 }
@@ -87,10 +87,10 @@ pub(crate) fn flood() -> Drawn<Figure> {
         x: Axis::linear("time, s", 0.0, 420.0, 60.0),
         y: Axis::linear("messages per second", 0.0, 11.0, 1.0),
         curves: vec![
-            Curve::new("taken, at once or held", Shape::Steps, rates(0)),
-            Curve::new("refused", Shape::Steps, rates(1)),
-            Curve::new("told to disconnect", Shape::Steps, rates(2)),
-            Curve::new("headroom: 2 × learned", Shape::Dashed, vec![(0.0, 2.0), (420.0, 2.0)]),
+            Curve::new("taken, at once or held", CurveShape::Steps, rates(0)),
+            Curve::new("refused", CurveShape::Steps, rates(1)),
+            Curve::new("told to disconnect", CurveShape::Steps, rates(2)),
+            Curve::new("headroom: 2 × learned", CurveShape::Dashed, vec![(0.0, 2.0), (420.0, 2.0)]),
         ],
     })
 }
@@ -105,9 +105,9 @@ pub(crate) fn losses() -> Figure {
         let level = water_level(&rates, total / load, weight);
         let alike = rates.iter().map(|rate| (*rate, 100.0 * (1.0 - 1.0 / load))).collect();
         let share = |(n, rate): (usize, &f64)| (*rate, 100.0 * (1.0 - level * weight(n) / rate).max(0.0));
-        curves.push(Curve::new(format!("tail drop, load {load}"), Shape::Dashed, alike));
+        curves.push(Curve::new(format!("tail drop, load {load}"), CurveShape::Dashed, alike));
         let fair = rates.iter().enumerate().map(share).collect();
-        curves.push(Curve::new(format!("longest-queue drop, load {load}"), Shape::Line, fair));
+        curves.push(Curve::new(format!("longest-queue drop, load {load}"), CurveShape::Line, fair));
     }
     Figure {
         title: "Share of messages lost, by rate of the publisher (by formula)",

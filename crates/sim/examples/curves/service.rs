@@ -6,7 +6,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::claim::{Claim, ClaimPlan};
 use tidegate_control::order::{ReadOrder, ReadPlace, Served, Standing};
 
-use crate::plot::{Axis, Curve, Figure, Shape};
+use crate::plot::{Axis, Curve, CurveShape, Figure};
 
 /// Units of work a second.
 const CAPACITY: u32 = 400;
@@ -102,10 +102,10 @@ pub(crate) fn flood() -> Figure {
         x: Axis::linear("time, s", 0.0, 50.0, 10.0),
         y: Axis::linear("messages read per second", 0.0, 450.0, 50.0),
         curves: vec![
-            Curve::new("the gateway, usually 100/s", Shape::Steps, sum(0, 1)),
-            Curve::new("twenty devices, 5/s each", Shape::Steps, sum(2, 22)),
-            Curve::new("the flooder", Shape::Steps, sum(1, 2)),
-            Curve::new("what the loop can do", Shape::Dashed, vec![(0.0, 400.0), (50.0, 400.0)]),
+            Curve::new("the gateway, usually 100/s", CurveShape::Steps, sum(0, 1)),
+            Curve::new("twenty devices, 5/s each", CurveShape::Steps, sum(2, 22)),
+            Curve::new("the flooder", CurveShape::Steps, sum(1, 2)),
+            Curve::new("what the loop can do", CurveShape::Dashed, vec![(0.0, 400.0), (50.0, 400.0)]),
         ],
     }
 }

@@ -8,7 +8,7 @@ use tidegate_control::pacer::{AstConfig, AstStep, Outcome, PacerConfig, Preset};
 
 use crate::Drawn;
 use crate::client::live;
-use crate::plot::{Axis, Curve, Figure, Shape, by_ratio, evenly, of};
+use crate::plot::{Axis, Curve, CurveShape, Figure, by_ratio, evenly, of};
 
 /// c, T₀ and η over α.
 pub(crate) fn constants() -> Figure {
@@ -19,9 +19,9 @@ pub(crate) fn constants() -> Figure {
         x: Axis::linear("α, the divisor at a loss", 1.0, 8.0, 1.0),
         y: Axis::linear("value, times in units of √(δ/λ)", 0.0, 3.5, 0.5),
         curves: vec![
-            of("c: mean timeout τ", Shape::Line, &alphas, c),
-            of("T: timeout before a decrease", Shape::Line, &alphas, before),
-            of("η: efficiency (1 is ideal)", Shape::Line, &alphas, efficiency),
+            of("c: mean timeout τ", CurveShape::Line, &alphas, c),
+            of("T: timeout before a decrease", CurveShape::Line, &alphas, before),
+            of("η: efficiency (1 is ideal)", CurveShape::Line, &alphas, efficiency),
         ],
     }
 }
@@ -45,10 +45,10 @@ pub(crate) fn estimates() -> Drawn<Figure> {
         ),
         y: Axis::linear("τ in units of √(δ/λ)", 1.0, 1.4, 0.1),
         curves: vec![
-            of("fluid limit (F3)", Shape::Dashed, &epsilons, |e| map(e).fluid().timeout * e),
-            of("estimate (F3 corrected, F4)", Shape::Line, &epsilons, |e| map(e).estimate().timeout * e),
-            of("fixed point (F4)", Shape::Dashed, &epsilons, |e| map(e).mean_field().timeout * e),
-            Curve::new("Monte Carlo, a real pacer", Shape::Dots, measured),
+            of("fluid limit (F3)", CurveShape::Dashed, &epsilons, |e| map(e).fluid().timeout * e),
+            of("estimate (F3 corrected, F4)", CurveShape::Line, &epsilons, |e| map(e).estimate().timeout * e),
+            of("fixed point (F4)", CurveShape::Dashed, &epsilons, |e| map(e).mean_field().timeout * e),
+            Curve::new("Monte Carlo, a real pacer", CurveShape::Dots, measured),
         ],
     })
 }
@@ -79,8 +79,8 @@ pub(crate) fn overload() -> Figure {
             &[(1.0, "1"), (1e-2, "0.01"), (1e-4, "1e-4"), (1e-6, "1e-6"), (1e-8, "1e-8"), (1e-10, "1e-10")],
         ),
         curves: vec![
-            of("exactly 120 (the papers)", Shape::Dashed, &intervals, |tau| poisson::pmf(120, load(tau))),
-            of("120 or more (the tail)", Shape::Line, &intervals, |tau| poisson::tail(120, load(tau))),
+            of("exactly 120 (the papers)", CurveShape::Dashed, &intervals, |tau| poisson::pmf(120, load(tau))),
+            of("120 or more (the tail)", CurveShape::Line, &intervals, |tau| poisson::tail(120, load(tau))),
         ],
     }
 }
@@ -100,10 +100,10 @@ pub(crate) fn inverse() -> Figure {
         ),
         y: Axis::linear("admissible load / N", 0.0, 1.0, 0.2),
         curves: vec![
-            of("N = 1000", Shape::Line, &risks, share(1000)),
-            of("N = 120", Shape::Line, &risks, share(120)),
-            of("N = 20", Shape::Line, &risks, share(20)),
-            of("N = 20, closed form", Shape::Dashed, &risks, shortcut),
+            of("N = 1000", CurveShape::Line, &risks, share(1000)),
+            of("N = 120", CurveShape::Line, &risks, share(120)),
+            of("N = 20", CurveShape::Line, &risks, share(20)),
+            of("N = 20, closed form", CurveShape::Dashed, &risks, shortcut),
         ],
     }
 }

@@ -1,7 +1,7 @@
 //! Which figures an experiment gets: lines if a number varies, bars if names do, and what the scenario asks for besides.
 
 use super::caption;
-use super::svg::{Chart, Series, Shape, bars, heat};
+use super::svg::{Chart, CurveShape, Series, bars, heat};
 use crate::experiment::{CaseResult, Experiment, short};
 use crate::scenario::WorldKind;
 
@@ -87,7 +87,7 @@ fn main_figure(experiment: &Experiment) -> String {
         let point = (number(&result.labels[axis].1).unwrap_or(0.0), here.mean, here.half_width);
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
-            None => series.push(Series { name, points: vec![point], shape: Shape::Marked }),
+            None => series.push(Series { name, points: vec![point], shape: CurveShape::Marked }),
         }
     }
     if let Some(bound) = bound(experiment, axis) {
@@ -110,7 +110,7 @@ fn bound(experiment: &Experiment, axis: usize) -> Option<Series> {
             points.push((x, experiment.estimate(result, "stale").mean / ratio, 0.0));
         }
     }
-    Some(Series { name: "least possible".to_owned(), points, shape: Shape::Dashed })
+    Some(Series { name: "least possible".to_owned(), points, shape: CurveShape::Dashed })
 }
 
 fn heat_map(experiment: &Experiment) -> String {
@@ -149,7 +149,7 @@ fn timeline(experiment: &Experiment) -> String {
                 chunk.iter().map(|second| f64::from(second.stale)).sum::<f64>() / chunk.len() as f64
             };
             let points = result.timeline.chunks(bin).enumerate().map(|(n, chunk)| ((n * bin) as f64, mean(chunk)));
-            Series::new(result.name(), Shape::Line, points.collect())
+            Series::new(result.name(), CurveShape::Line, points.collect())
         })
         .collect();
     let title = format!("{}: over time, first seed", experiment.scenario.title);
@@ -172,8 +172,8 @@ fn trace(experiment: &Experiment) -> String {
             result.trace.iter().step_by(step).map(|point| (point.0, value(point))).collect()
         };
         let name = result.name();
-        series.push(Series::new(format!("{name}: AST"), Shape::Line, pick(|point| point.1)));
-        series.push(Series::new(format!("{name}: AST + RBT"), Shape::Line, pick(|point| point.1 + point.2)));
+        series.push(Series::new(format!("{name}: AST"), CurveShape::Line, pick(|point| point.1)));
+        series.push(Series::new(format!("{name}: AST + RBT"), CurveShape::Line, pick(|point| point.1 + point.2)));
     }
     let title = format!("{}: one client, first seed", experiment.scenario.title);
     Chart {

@@ -36,12 +36,12 @@ pub struct Series {
     /// x, y and the half width of the interval.
     pub points: Vec<(f64, f64, f64)>,
     /// How the points are shown.
-    pub shape: Shape,
+    pub shape: CurveShape,
 }
 
 /// How points are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shape {
+pub enum CurveShape {
     /// A mark with its interval for each, and a line between them.
     #[default]
     Marked,
@@ -57,7 +57,7 @@ pub enum Shape {
 
 impl Series {
     /// Points without an interval.
-    pub fn new(name: impl Into<String>, shape: Shape, points: Vec<(f64, f64)>) -> Self {
+    pub fn new(name: impl Into<String>, shape: CurveShape, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points: points.into_iter().map(|(x, y)| (x, y, 0.0)).collect(), shape }
     }
 }
@@ -135,23 +135,23 @@ type Placed = (f64, f64, [f64; 2], f64);
 impl Series {
     fn draw(&self, svg: &mut String, number: usize, points: &[Placed]) {
         let colour = number % COLOURS;
-        let bound = if self.shape == Shape::Dashed || number >= COLOURS { " b" } else { "" };
+        let bound = if self.shape == CurveShape::Dashed || number >= COLOURS { " b" } else { "" };
         let _ = write!(svg, "<g class=\"c{colour}\">");
-        if self.shape != Shape::Dots {
+        if self.shape != CurveShape::Dots {
             let _ = write!(svg, "<polyline class=\"l{bound}\" points=\"{}\"/>", self.path(points));
         }
         for (at, middle, [high, low], half) in points {
-            if self.shape == Shape::Marked && half.is_finite() && *half > 0.0 {
+            if self.shape == CurveShape::Marked && half.is_finite() && *half > 0.0 {
                 let _ =
                     write!(svg, "<line class=\"e\" x1=\"{at:.1}\" y1=\"{high:.1}\" x2=\"{at:.1}\" y2=\"{low:.1}\"/>");
             }
-            if matches!(self.shape, Shape::Marked | Shape::Dots) {
+            if matches!(self.shape, CurveShape::Marked | CurveShape::Dots) {
                 let _ = write!(svg, "<circle class=\"d\" cx=\"{at:.1}\" cy=\"{middle:.1}\" r=\"3\"/>");
             }
         }
         let (left, top) = (LEFT + PLOT_WIDTH + 16.0, TOP + 12.0 + 18.0 * number as f64);
         let (middle, right, text) = (top - 4.0, left + 22.0, left + 28.0);
-        let _ = if self.shape == Shape::Dots {
+        let _ = if self.shape == CurveShape::Dots {
             write!(svg, "<circle class=\"d\" cx=\"{}\" cy=\"{middle:.1}\" r=\"3\"/>", left + 11.0)
         } else {
             write!(svg, "<line class=\"l{bound}\" x1=\"{left}\" y1=\"{middle:.1}\" x2=\"{right}\" y2=\"{middle:.1}\"/>")
@@ -164,7 +164,7 @@ impl Series {
         let mut path: Vec<String> = Vec::with_capacity(points.len());
         let mut before = None;
         for (x, y, ..) in points {
-            if let Some(before) = before.filter(|before| self.shape == Shape::Steps && before != y) {
+            if let Some(before) = before.filter(|before| self.shape == CurveShape::Steps && before != y) {
                 path.push(format!("{x:.1},{before:.1}"));
             }
             path.push(format!("{x:.1},{y:.1}"));
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn figures_have_axes_units_and_captions_and_survive_odd_numbers() {
         let odd = vec![(0.0, f64::NAN, 0.0), (1.0, 2.0, f64::INFINITY), (2.0, -1.0, 0.5)];
-        let series = vec![Series { name: "a < b".to_owned(), points: odd, shape: Shape::Marked }];
+        let series = vec![Series { name: "a < b".to_owned(), points: odd, shape: CurveShape::Marked }];
         let chart = Chart {
             x: "load".to_owned(),
             y: "stale, share".to_owned(),
@@ -315,10 +315,10 @@ mod tests {
             Chart { series, scales, ..Chart::default() }.svg()
         };
         assert!(
-            chart(Shape::Steps).contains("points=\"70.0,346.0 280.0,346.0 280.0,46.0\""),
+            chart(CurveShape::Steps).contains("points=\"70.0,346.0 280.0,346.0 280.0,46.0\""),
             "{}",
-            chart(Shape::Steps)
+            chart(CurveShape::Steps)
         );
-        assert!(chart(Shape::Dots).contains("cx=\"280.0\"") && !chart(Shape::Dots).contains("<polyline"));
+        assert!(chart(CurveShape::Dots).contains("cx=\"280.0\"") && !chart(CurveShape::Dots).contains("<polyline"));
     }
 }
