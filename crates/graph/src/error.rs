@@ -59,6 +59,8 @@ pub enum QueryRefusal {
     StandingDescribe,
     /// A rule must have a `WHERE` to wait for.
     RuleWithoutWhere,
+    /// An update says its graphs, and the protocol says others.
+    GraphsTwice,
 }
 
 /// The limits of this crate; [`crate::QueryLimits`] and [`crate::SpaceLimits`] say how much.
@@ -225,9 +227,13 @@ impl fmt::Display for GraphError {
         match self {
             Self::Syntax(words) => write!(formatter, "not SPARQL: {words}"),
             Self::Refused(QueryRefusal::Load) => formatter.write_str("LOAD is not allowed"),
-            Self::Refused(QueryRefusal::Service) => formatter.write_str("SERVICE is not allowed"),
+            Self::Refused(QueryRefusal::Service) => {
+                formatter.write_str("SERVICE is not allowed: this space asks no other endpoint")
+            }
             Self::Refused(QueryRefusal::StandingDescribe) => formatter.write_str("DESCRIBE cannot be subscribed to"),
             Self::Refused(QueryRefusal::RuleWithoutWhere) => formatter.write_str("a rule needs a WHERE"),
+            Self::Refused(QueryRefusal::GraphsTwice) => formatter
+                .write_str("using-graph-uri and using-named-graph-uri do not go with USING, USING NAMED or WITH"),
             Self::NotRdf(words) => formatter.write_str(words),
             Self::Limit(limit) => limit.fmt(formatter),
             Self::LimitAt(limit, place) => write!(formatter, "line {}, column {}: {limit}", place.line, place.column),

@@ -114,6 +114,12 @@ impl GraphSpace {
         self.dataset.snapshot()
     }
 
+    /// Whether any quad matches.
+    pub fn has(&self, mask: &Mask) -> bool {
+        let snapshot = self.snapshot();
+        mask.pattern(&snapshot).is_some_and(|pattern| snapshot.scan(pattern).next().is_some())
+    }
+
     /// Distinct standing queries.
     pub fn standing_queries(&self) -> usize {
         self.standing.len()

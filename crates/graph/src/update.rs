@@ -85,16 +85,19 @@ impl Update {
         Ok(Self { steps })
     }
 
-    /// The same update with its `WHERE`s on these graphs, as the protocol's `using-graph-uri` says.
-    #[must_use]
-    pub fn using_graphs(mut self, default: &[NamedNode], named: &[NamedNode]) -> Self {
+    /// The same update with its `WHERE`s on these graphs, as the protocol's `using-graph-uri` says. Refused if it says its
+    /// graphs itself, by `USING`, `USING NAMED` or `WITH`.
+    pub fn using_graphs(mut self, default: &[NamedNode], named: &[NamedNode]) -> Result<Self, GraphError> {
         for step in &mut self.steps {
             if let UpdateStep::Modify { query, .. } = step {
+                if query.dataset().is_some() {
+                    return Err(GraphError::Refused(QueryRefusal::GraphsTwice));
+                }
                 let on_graphs = query.as_ref().clone().on_graphs(default.to_vec(), named.to_vec());
                 **query = on_graphs;
             }
         }
-        self
+        Ok(self)
     }
 
     /// Quads that it names one by one.

@@ -90,7 +90,8 @@ fn graphs_are_put_posted_got_and_deleted() {
     let broker = start();
     let turtle = [("Content-Type", "text/turtle")];
     let graph = "/store?graph=urn:g";
-    assert_eq!(broker.request("PUT", graph, &turtle, b"<urn:a> <urn:b> 1 .").status, 204);
+    assert_eq!(broker.request("PUT", graph, &turtle, b"").status, 204, "a graph without triples is none");
+    assert_eq!(broker.request("PUT", graph, &turtle, b"<urn:a> <urn:b> 1 .").status, 201);
     assert_eq!(broker.request("POST", graph, &turtle, b"<urn:a> <urn:b> 2 .").status, 204);
     let both = broker.get(graph, "application/n-triples").body;
     assert_eq!(both.lines().count(), 2, "{both}");
@@ -101,8 +102,41 @@ fn graphs_are_put_posted_got_and_deleted() {
     assert_eq!(broker.request("DELETE", graph, &[], b"").status, 204);
     assert_eq!(broker.request("DELETE", graph, &[], b"").status, 404);
     let scoped = "/query?query=ASK%20%7B%3Fs%20%3Fp%20%3Fo%7D&default-graph-uri=urn:h";
-    broker.request("PUT", "/store?graph=urn:h", &turtle, b"<urn:a> <urn:b> 3 .");
+    assert_eq!(broker.request("POST", "/store?graph=urn:h", &turtle, b"<urn:a> <urn:b> 3 .").status, 201);
     assert!(broker.get(scoped, JSON).body.contains("true"));
+    assert_eq!(
+        broker.request("POST", "/store?default", &turtle, b"<urn:a> <urn:b> 3 .").status,
+        204,
+        "it is always there"
+    );
+    let named = "/store?graph=http://e.test/dir/graph";
+    assert_eq!(broker.request("PUT", named, &turtle, b"<> <urn:b> <other> .").status, 201);
+    let relative = broker.get(named, "application/n-triples").body;
+    assert_eq!(relative, "<http://e.test/dir/graph> <urn:b> <http://e.test/dir/other> .\n");
+}
+
+#[test]
+fn graphs_of_an_update_are_said_once() {
+    let broker = start();
+    let headers = [("Content-Type", "application/sparql-update")];
+    let path = "/update?using-graph-uri=urn:g";
+    for update in [
+        "WITH <urn:h> DELETE { ?s ?p ?o } WHERE { ?s ?p ?o }",
+        "INSERT { <urn:a> <urn:b> ?o } USING <urn:h> WHERE { ?s ?p ?o }",
+        "INSERT { <urn:a> <urn:b> ?o } USING NAMED <urn:h> WHERE { GRAPH ?g { ?s ?p ?o } }",
+    ] {
+        let refused = broker.request("POST", path, &headers, update.as_bytes());
+        assert!(
+            refused.status == 400 && refused.body.contains("using-graph-uri"),
+            "{} {}",
+            refused.status,
+            refused.body
+        );
+        let taken = broker.request("POST", "/update", &headers, update.as_bytes());
+        assert_eq!(taken.status, 200, "{}", taken.body);
+    }
+    let taken = broker.request("POST", path, &headers, b"INSERT { <urn:a> <urn:b> ?o } WHERE { ?s ?p ?o }");
+    assert_eq!(taken.status, 200, "{}", taken.body);
 }
 
 #[test]

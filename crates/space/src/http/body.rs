@@ -71,7 +71,8 @@ pub(crate) fn rdf_format(kind: &str) -> Result<RdfFormat, SpaceProblem> {
     })
 }
 
-/// Reads RDF. Without a graph it may have graphs of its own; with one, everything goes there. Nothing is fetched.
+/// Reads RDF. Without a graph it may have graphs of its own; with one, everything goes there, and what is relative is
+/// relative to its name. Nothing is fetched.
 pub(crate) fn quads(
     bytes: &[u8],
     format: RdfFormat,
@@ -83,7 +84,8 @@ pub(crate) fn quads(
         let (memory, cancel) = (limits.memory.clone(), limits.cancel.clone());
         RdfLimits { quads_max, memory, cancel, ..RdfLimits::default() }
     };
-    Ok(read_rdf(bytes, format, None, graph, &limits)?.quads)
+    let base = if let Some(GraphName::NamedNode(name)) = graph { Some(name.as_str()) } else { None };
+    Ok(read_rdf(bytes, format, base, graph, &limits)?.quads)
 }
 
 #[cfg(test)]
@@ -123,6 +125,9 @@ mod tests {
             quads(relative, RdfFormat::Turtle, None, 10, &QueryLimits::default()).is_err(),
             "there is no base to be relative to"
         );
+        let graph = GraphName::from(oxrdf::NamedNode::new_unchecked("http://e.test/a/b/c"));
+        let found = quads(relative, RdfFormat::Turtle, Some(&graph), 10, &QueryLimits::default()).unwrap();
+        assert_eq!(found[0].subject.to_string(), "<http://e.test/x>", "the name of the graph is one");
         let many = b"<urn:a> <urn:b> 1, 2, 3 .";
         assert_eq!(
             quads(many, RdfFormat::Turtle, None, 2, &QueryLimits::default()).unwrap_err().answer.status,

@@ -210,7 +210,7 @@ async fn change(
     let work = move |limits: &QueryLimits| {
         let update = Update::parse(&text, limits)?;
         let is_plain = default.is_empty() && named.is_empty();
-        let update = if is_plain { update } else { update.using_graphs(&default, &named) };
+        let update = if is_plain { update } else { update.using_graphs(&default, &named)? };
         Ok((SpaceRequest::Update(Box::new(update)), ()))
     };
     let (answered, ()) = ask_text(door, (bytes, Class::Update, asker), work).await?;

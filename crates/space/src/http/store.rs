@@ -79,14 +79,17 @@ pub(super) async fn serve(
         Method::PUT | Method::POST => {
             let format = rdf_format(&content_type(&head.headers))?;
             let whole = read_body(&door, body).await?;
-            let remove = if head.method == Method::PUT { vec![place.mask()] } else { Vec::new() };
+            let (target, replaces) = (place.mask(), head.method == Method::PUT);
+            // The default graph is always there.
+            let is_named = matches!(place, StoreTarget::One(GraphName::NamedNode(_)));
             let text = (whole.bytes.len(), Class::Update, asker);
             let work = move |limits: &QueryLimits| {
                 let insert = quads(&whole.bytes, format, place.graph(), QUADS_MAX, limits)?;
-                Ok((SpaceRequest::Edit { remove, insert }, ()))
+                Ok((SpaceRequest::Put { target, replaces, insert }, ()))
             };
-            ask_text(&door, text, work).await?;
-            Ok(StatusCode::NO_CONTENT.into_response())
+            let (answered, ()) = ask_text(&door, text, work).await?;
+            let is_new = is_named && matches!(answered.answer, ResponseBody::Put { is_new: true });
+            Ok(if is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT }.into_response())
         }
         Method::DELETE => {
             let answered = change(SpaceRequest::Edit { remove: vec![place.mask()], insert: Vec::new() }).await?;

@@ -105,7 +105,7 @@ impl<C> SpaceRequest<C> {
             Self::Match { masks, .. } => format!("{masks:?}"),
             Self::Update(update) => update.conditions(),
             Self::Subscribe { what, .. } => what.canonical(),
-            Self::Edit { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => String::new(),
+            Self::Edit { .. } | Self::Put { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => String::new(),
         }
     }
 
@@ -114,6 +114,7 @@ impl<C> SpaceRequest<C> {
         match self {
             Self::Update(update) => update.size(),
             Self::Edit { remove, insert } => remove.len() + insert.len(),
+            Self::Put { insert, .. } => insert.len(),
             _ => 0,
         }
     }

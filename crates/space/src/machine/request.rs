@@ -40,6 +40,15 @@ pub enum SpaceRequest<C> {
         /// The quads to insert.
         insert: Vec<Quad>,
     },
+    /// Puts quads into graphs as a whole.
+    Put {
+        /// What the graphs hold.
+        target: Mask,
+        /// Whether the quads come in place of what is there.
+        replaces: bool,
+        /// The quads to insert.
+        insert: Vec<Quad>,
+    },
     /// Stands from now on.
     Subscribe {
         /// The query or masks whose result is watched.
@@ -167,6 +176,11 @@ pub enum ResponseBody {
         /// Names that blank nodes were given.
         blanks: Vec<(BlankNode, BlankNode)>,
     },
+    /// Graphs were put; whether there was nothing of them before, and is now.
+    Put {
+        /// They are new.
+        is_new: bool,
+    },
     /// A subscription stands.
     Subscribed(Box<Subscribed>),
     /// The rule of this name is in force, or is not any more.
@@ -256,6 +270,7 @@ impl<C> SpaceRequest<C> {
             Self::Subscribe { what, .. } => what.shown(),
             Self::Update(_) => "an update".into(),
             Self::Edit { .. } => "an edit".into(),
+            Self::Put { .. } => "a graph".into(),
             Self::AddRule { text, .. } => cut(text),
             Self::RemoveRule(_) => "a rule less".into(),
         }
@@ -266,7 +281,9 @@ impl<C> SpaceRequest<C> {
         match self {
             Self::Query { query, .. } if !query.is_cheap() => Class::AdvancedQuery,
             Self::Query { .. } | Self::Match { .. } => Class::Query,
-            Self::Update(_) | Self::Edit { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => Class::Update,
+            Self::Update(_) | Self::Edit { .. } | Self::Put { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => {
+                Class::Update
+            }
             Self::Subscribe { seen: Some(_), .. } => Class::Check,
             Self::Subscribe { .. } => Class::Subscribe,
         }

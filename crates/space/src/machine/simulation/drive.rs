@@ -150,7 +150,7 @@ impl SpaceWorld {
                 let stored = self.store.stored;
                 assert!(answered.version <= stored, "{} confirmed, {stored} stored", answered.version);
                 match &answered.answer {
-                    ResponseBody::Changed { .. } => {
+                    ResponseBody::Changed { .. } | ResponseBody::Put { .. } => {
                         self.confirmed = self.confirmed.max(answered.version);
                         self.seen.confirmed += 1;
                     }

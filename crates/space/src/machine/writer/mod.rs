@@ -239,7 +239,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         let is_smaller = match ask {
             // A rule may answer a removal with something new.
             SpaceRequest::Update(update) => self.rules.is_empty() && update.only_removes(),
-            SpaceRequest::Edit { insert, .. } => self.rules.is_empty() && insert.is_empty(),
+            SpaceRequest::Edit { insert, .. } | SpaceRequest::Put { insert, .. } => {
+                self.rules.is_empty() && insert.is_empty()
+            }
             SpaceRequest::RemoveRule(_) => true,
             _ => false,
         };

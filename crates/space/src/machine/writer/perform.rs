@@ -57,6 +57,13 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 let outcome = self.space.edit(&remove, &insert)?;
                 Ok(self.changed(outcome, None, &task.requester))
             }
+            SpaceRequest::Put { target, replaces, insert } => {
+                let is_new = !insert.is_empty() && !self.space.has(&target);
+                let remove = if replaces { vec![target] } else { Vec::new() };
+                let outcome = self.space.edit(&remove, &insert)?;
+                self.changed(outcome, None, &task.requester);
+                Ok(ResponseBody::Put { is_new })
+            }
             SpaceRequest::Subscribe { what, name, seen, outlet } => {
                 let watched = what.canonical();
                 if let Some(subscribed) = seen.and_then(|seen| self.resume(now, &seen, &watched, outlet.as_ref())) {
