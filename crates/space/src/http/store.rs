@@ -79,7 +79,7 @@ pub(super) async fn serve(
         Method::PUT | Method::POST => {
             let format = rdf_format(&content_type(&head.headers))?;
             let whole = read_body(&door, body).await?;
-            let (target, replaces) = (place.mask(), head.method == Method::PUT);
+            let (target, replaces) = (Box::new(place.mask()), head.method == Method::PUT);
             // The default graph is always there.
             let is_named = matches!(place, StoreTarget::One(GraphName::NamedNode(_)));
             let text = (whole.bytes.len(), Class::Update, asker);

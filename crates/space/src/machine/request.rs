@@ -43,7 +43,7 @@ pub enum SpaceRequest<C> {
     /// Puts quads into graphs as a whole.
     Put {
         /// What the graphs hold.
-        target: Mask,
+        target: Box<Mask>,
         /// Whether the quads come in place of what is there.
         replaces: bool,
         /// The quads to insert.

@@ -59,7 +59,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             }
             SpaceRequest::Put { target, replaces, insert } => {
                 let is_new = !insert.is_empty() && !self.space.has(&target);
-                let remove = if replaces { vec![target] } else { Vec::new() };
+                let remove = if replaces { vec![*target] } else { Vec::new() };
                 let outcome = self.space.edit(&remove, &insert)?;
                 self.changed(outcome, None, &task.requester);
                 Ok(ResponseBody::Put { is_new })
