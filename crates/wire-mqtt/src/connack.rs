@@ -32,11 +32,7 @@ impl<'a> ConnAck<'a> {
         if session_present && reason != ReasonCode::Success {
             return Err(violation!(ProtocolError, "session present in a refusal", "MQTT-3.2.2-6"));
         }
-        let properties = if version.is_v5() {
-            Properties::read(&mut body, PropertySite::ConnAck, limits)?
-        } else {
-            Properties::EMPTY
-        };
+        let properties = Properties::read_in(version, &mut body, PropertySite::ConnAck, limits)?;
         body.finish()?;
         Ok(Self { session_present, reason, properties })
     }

@@ -61,7 +61,7 @@ impl<'a> Connect<'a> {
         check_connect_flags(header_flags, version)?;
         let flags = ConnectFlags::read(body.u8()?, version)?;
         let keep_alive = body.u16()?;
-        let properties = read_properties(&mut body, PropertySite::Connect, version, limits)?;
+        let properties = Properties::read_in(version, &mut body, PropertySite::Connect, limits)?;
         let client_id = body.text()?;
         check_client_id(client_id, flags.clean_start, version)?;
         let will = match flags.will {
@@ -94,15 +94,6 @@ fn missing_in_v31(body: &PacketReader<'_>, version: Version) -> bool {
     version == Version::V31 && body.is_empty()
 }
 
-fn read_properties<'a>(
-    body: &mut PacketReader<'a>,
-    site: PropertySite,
-    version: Version,
-    limits: &Limits,
-) -> Parse<Properties<'a>> {
-    if version.is_v5() { Properties::read(body, site, limits) } else { Ok(Properties::EMPTY) }
-}
-
 fn check_client_id(client_id: &str, clean_start: bool, version: Version) -> Parse<()> {
     let may_be_empty = match version {
         Version::V31 => false,
@@ -122,7 +113,7 @@ fn check_client_id(client_id: &str, clean_start: bool, version: Version) -> Pars
 impl<'a> Will<'a> {
     fn read(body: &mut PacketReader<'a>, qos: QoS, retain: bool, version: Version, limits: &Limits) -> Parse<Self> {
         publish::check_announced(qos, retain, limits)?;
-        let properties = read_properties(body, PropertySite::Will, version, limits)?;
+        let properties = Properties::read_in(version, body, PropertySite::Will, limits)?;
         let topic = body.text()?;
         topic::check_name(topic, limits)?;
         let payload = body.field()?;

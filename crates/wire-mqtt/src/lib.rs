@@ -33,6 +33,7 @@ pub mod topic;
 mod unsubscribe;
 mod varint;
 mod version;
+mod wire_list;
 
 pub use ack::{Ack, AckKind};
 pub use auth::Auth;

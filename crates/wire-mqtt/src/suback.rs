@@ -1,7 +1,5 @@
 //! SUBACK and UNSUBACK (sections 3.9 and 3.11): one reason code for each filter that was asked for.
 
-use core::fmt;
-
 use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
@@ -12,6 +10,7 @@ use crate::reader::PacketReader;
 use crate::reason::ReasonCode;
 use crate::sink::Sink;
 use crate::version::Version;
+use crate::wire_list::{ListSource, wire_list};
 
 /// Answer to SUBSCRIBE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +37,7 @@ pub struct UnsubAck<'a> {
 impl<'a> SubAck<'a> {
     pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let packet_id = body.packet_id()?;
-        let properties = if version.is_v5() {
-            Properties::read(&mut body, PropertySite::SubAck, limits)?
-        } else {
-            Properties::EMPTY
-        };
+        let properties = Properties::read_in(version, &mut body, PropertySite::SubAck, limits)?;
         let reasons = if version.is_v5() {
             ReasonCodes::read(body, PacketType::SubAck, limits)?
         } else {
@@ -96,22 +91,17 @@ impl Body for UnsubAck<'_> {
     }
 }
 
-/// A list of reason codes: read from the wire and checked, or put together by the caller.
-#[derive(Clone, Copy)]
-pub struct ReasonCodes<'a>(ReasonSource<'a>);
+wire_list! {
+    /// A list of reason codes.
+    ReasonCodes<'a>, ReasonCode, next_on_wire
+}
 
-#[derive(Clone, Copy)]
-enum ReasonSource<'a> {
-    Wire(&'a [u8]),
-    Typed(&'a [ReasonCode]),
+fn next_on_wire(reader: &mut PacketReader<'_>) -> Parse<ReasonCode> {
+    let code = ReasonCode::from_code(reader.u8()?);
+    code.ok_or(violation!(MalformedPacket, "unknown reason code", "4.13.1"))
 }
 
 impl<'a> ReasonCodes<'a> {
-    /// Codes to send.
-    pub const fn new(codes: &'a [ReasonCode]) -> Self {
-        Self(ReasonSource::Typed(codes))
-    }
-
     fn read(body: PacketReader<'a>, packet: PacketType, limits: &Limits) -> Parse<Self> {
         let codes = body.remainder();
         if codes.is_empty() {
@@ -123,7 +113,7 @@ impl<'a> ReasonCodes<'a> {
         for &code in codes {
             ReasonCode::read(code, packet, limits.sender)?;
         }
-        Ok(Self(ReasonSource::Wire(codes)))
+        Ok(Self(ListSource::Wire(codes)))
     }
 
     /// The return codes of 3.1.1 have the numbers of reason codes; there are four.
@@ -135,43 +125,20 @@ impl<'a> ReasonCodes<'a> {
         if codes.iter().any(|code| !matches!(code, 0 | 1 | 2 | 0x80)) {
             return Err(violation!(ProtocolError, "reserved return code", "MQTT-3.9.3-2 (3.1.1)"));
         }
-        Ok(Self(ReasonSource::Wire(codes)))
+        Ok(Self(ListSource::Wire(codes)))
     }
 
     /// The number of reason codes.
     pub const fn len(&self) -> usize {
         match self.0 {
-            ReasonSource::Wire(codes) => codes.len(),
-            ReasonSource::Typed(codes) => codes.len(),
+            ListSource::Wire(codes) => codes.len(),
+            ListSource::Typed(codes) => codes.len(),
         }
     }
 
     /// True if there is none.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// The codes in order.
-    pub fn iter(&self) -> impl Iterator<Item = ReasonCode> + use<'a> {
-        let (wire, typed) = match self.0 {
-            ReasonSource::Wire(codes) => (codes, &[][..]),
-            ReasonSource::Typed(codes) => (&[][..], codes),
-        };
-        wire.iter().filter_map(|&code| ReasonCode::from_code(code)).chain(typed.iter().copied())
-    }
-}
-
-impl PartialEq for ReasonCodes<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for ReasonCodes<'_> {}
-
-impl fmt::Debug for ReasonCodes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
     }
 }
 

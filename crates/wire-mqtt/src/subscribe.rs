@@ -1,7 +1,5 @@
 //! SUBSCRIBE (section 3.8): filters, each with its options.
 
-use core::fmt;
-
 use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
@@ -13,6 +11,7 @@ use crate::sink::Sink;
 use crate::text;
 use crate::topic::TopicFilter;
 use crate::version::Version;
+use crate::wire_list::{ListSource, wire_list};
 
 /// A client subscribes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +27,7 @@ pub struct Subscribe<'a> {
 impl<'a> Subscribe<'a> {
     pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let packet_id = body.packet_id()?;
-        let properties = if version.is_v5() {
-            Properties::read(&mut body, PropertySite::Subscribe, limits)?
-        } else {
-            Properties::EMPTY
-        };
+        let properties = Properties::read_in(version, &mut body, PropertySite::Subscribe, limits)?;
         let subscriptions = SubscriptionList::read(body, version, limits)?;
         Ok(Self { packet_id, properties, subscriptions })
     }
@@ -127,22 +122,12 @@ impl SubscriptionOptions {
     }
 }
 
-/// The filters of a SUBSCRIBE: read from the wire and checked, or put together by the caller.
-#[derive(Clone, Copy)]
-pub struct SubscriptionList<'a>(SubscriptionSource<'a>);
-
-#[derive(Clone, Copy)]
-enum SubscriptionSource<'a> {
-    Wire(&'a [u8]),
-    Typed(&'a [Subscription<'a>]),
+wire_list! {
+    /// The filters of a SUBSCRIBE.
+    SubscriptionList<'a>, Subscription<'a>, next_on_wire
 }
 
 impl<'a> SubscriptionList<'a> {
-    /// Filters to send.
-    pub const fn new(list: &'a [Subscription<'a>]) -> Self {
-        Self(SubscriptionSource::Typed(list))
-    }
-
     fn read(body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         if body.is_empty() {
             return Err(violation!(ProtocolError, "SUBSCRIBE without a filter", "MQTT-3.8.3-2"));
@@ -160,17 +145,7 @@ impl<'a> SubscriptionList<'a> {
                 return Err(violation!(ProtocolError, "no local on a shared subscription", "MQTT-3.8.3-4"));
             }
         }
-        Ok(Self(SubscriptionSource::Wire(body.remainder())))
-    }
-
-    /// The filters in order.
-    pub fn iter(&self) -> impl Iterator<Item = Subscription<'a>> + use<'a> {
-        let (mut wire, typed) = match self.0 {
-            SubscriptionSource::Wire(bytes) => (PacketReader::new(bytes), &[][..]),
-            SubscriptionSource::Typed(list) => (PacketReader::new(&[]), list),
-        };
-        // The wire was checked by `read`, so it only ends at the end.
-        core::iter::from_fn(move || next_on_wire(&mut wire).ok()).chain(typed.iter().copied())
+        Ok(Self(ListSource::Wire(body.remainder())))
     }
 }
 
@@ -179,20 +154,6 @@ fn next_on_wire<'a>(reader: &mut PacketReader<'a>) -> Parse<Subscription<'a>> {
     // Options of 3.1.1 are options of 5 with the upper bits clear.
     let options = SubscriptionOptions::read(reader.u8()?, Version::V5)?;
     Ok(Subscription { filter, options })
-}
-
-impl PartialEq for SubscriptionList<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for SubscriptionList<'_> {}
-
-impl fmt::Debug for SubscriptionList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! UNSUBSCRIBE (section 3.10): filters to forget.
 
-use core::fmt;
-
 use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
@@ -13,6 +11,7 @@ use crate::sink::Sink;
 use crate::text;
 use crate::topic::TopicFilter;
 use crate::version::Version;
+use crate::wire_list::{ListSource, wire_list};
 
 /// A client unsubscribes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +27,7 @@ pub struct Unsubscribe<'a> {
 impl<'a> Unsubscribe<'a> {
     pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let packet_id = body.packet_id()?;
-        let properties = if version.is_v5() {
-            Properties::read(&mut body, PropertySite::Unsubscribe, limits)?
-        } else {
-            Properties::EMPTY
-        };
+        let properties = Properties::read_in(version, &mut body, PropertySite::Unsubscribe, limits)?;
         let filters = TopicFilters::read(body, limits)?;
         Ok(Self { packet_id, properties, filters })
     }
@@ -52,22 +47,16 @@ impl Body for Unsubscribe<'_> {
     }
 }
 
-/// The filters of an UNSUBSCRIBE: read from the wire and checked, or put together by the caller.
-#[derive(Clone, Copy)]
-pub struct TopicFilters<'a>(FilterSource<'a>);
+wire_list! {
+    /// The filters of an UNSUBSCRIBE.
+    TopicFilters<'a>, TopicFilter<'a>, next_on_wire
+}
 
-#[derive(Clone, Copy)]
-enum FilterSource<'a> {
-    Wire(&'a [u8]),
-    Typed(&'a [TopicFilter<'a>]),
+fn next_on_wire<'a>(reader: &mut PacketReader<'a>) -> Parse<TopicFilter<'a>> {
+    reader.text().map(TopicFilter::split)
 }
 
 impl<'a> TopicFilters<'a> {
-    /// Filters to send.
-    pub const fn new(list: &'a [TopicFilter<'a>]) -> Self {
-        Self(FilterSource::Typed(list))
-    }
-
     fn read(body: PacketReader<'a>, limits: &Limits) -> Parse<Self> {
         if body.is_empty() {
             return Err(violation!(ProtocolError, "UNSUBSCRIBE without a filter", "MQTT-3.10.3-2"));
@@ -81,32 +70,7 @@ impl<'a> TopicFilters<'a> {
             }
             TopicFilter::parse(text::utf8(reader.field()?)?, limits)?;
         }
-        Ok(Self(FilterSource::Wire(body.remainder())))
-    }
-
-    /// The filters in order.
-    pub fn iter(&self) -> impl Iterator<Item = TopicFilter<'a>> + use<'a> {
-        let (mut wire, typed) = match self.0 {
-            FilterSource::Wire(bytes) => (PacketReader::new(bytes), &[][..]),
-            FilterSource::Typed(list) => (PacketReader::new(&[]), list),
-        };
-        // The wire was checked by `read`, so it only ends at the end.
-        let on_wire = core::iter::from_fn(move || wire.text().ok().map(TopicFilter::split));
-        on_wire.chain(typed.iter().copied())
-    }
-}
-
-impl PartialEq for TopicFilters<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for TopicFilters<'_> {}
-
-impl fmt::Debug for TopicFilters<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
+        Ok(Self(ListSource::Wire(body.remainder())))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::limits::Limits;
 use crate::reader::PacketReader;
 use crate::sink::{Counter, Sink};
 use crate::varint;
+use crate::version::Version;
 
 /// The properties of a packet. Always empty before MQTT 5.
 #[derive(Clone, Copy)]
@@ -86,6 +87,16 @@ impl<'a> Properties<'a> {
             return Ok(Self::EMPTY);
         }
         Self::parse(reader.take(len as usize)?, site, limits)
+    }
+
+    /// The same in a version that may have none.
+    pub(crate) fn read_in(
+        version: Version,
+        reader: &mut PacketReader<'a>,
+        site: PropertySite,
+        limits: &Limits,
+    ) -> Parse<Self> {
+        if version.is_v5() { Self::read(reader, site, limits) } else { Ok(Self::EMPTY) }
     }
 
     /// A list that [`Properties::encode`] wrote, read back without checking it again, as from a queue or a store. On
