@@ -26,10 +26,7 @@ pub enum Question {
         from: u32,
     },
     /// All about one client. Answered by [`Answer::Client`].
-    Client {
-        /// Its identifier.
-        client_id: Arc<str>,
-    },
+    Client { client_id: Arc<str> },
     /// Connections that have ended, the latest first. Answered by [`Answer::Closed`].
     Closed {
         /// Only those that ended before the one with this number.
@@ -51,10 +48,7 @@ pub enum Question {
         from: Option<Vec<u8>>,
     },
     /// End a client's connection with 0x98 (administrative action). Answered by [`Answer::Kicked`].
-    Kick {
-        /// Its identifier.
-        client_id: Arc<str>,
-    },
+    Kick { client_id: Arc<str> },
 }
 
 /// What a shard answers.
@@ -96,7 +90,6 @@ pub enum Answer {
 pub struct Closed {
     /// Counts the ended connections of this shard.
     pub number: u64,
-    /// Whose it was.
     pub client_id: Arc<str>,
     /// Why it ended, in words.
     pub why: Box<str>,

@@ -61,7 +61,6 @@ pub struct Ban {
     pub whom: Banned,
     /// How long it still lasts.
     pub left: Duration,
-    /// Why.
     pub reason: String,
 }
 

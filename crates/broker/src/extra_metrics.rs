@@ -16,7 +16,6 @@ pub struct ExtraMetric {
     pub is_counter: bool,
     /// Names and values that tell it from others of its family; each from a closed set.
     pub labels: Vec<(&'static str, &'static str)>,
-    /// The number.
     pub value: u64,
 }
 

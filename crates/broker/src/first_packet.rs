@@ -22,7 +22,6 @@ pub enum First<'a> {
     Connect {
         /// The packet.
         connect: Connect<'a>,
-        /// Its size.
         consumed: usize,
     },
     /// It ends here.

@@ -9,6 +9,7 @@
 //! - every queue, table and buffer is bounded, by `limits` or by the configuration;
 //! - a thread waits in one place only, for sockets, its inbox and its next deadline;
 //! - a peer can end its own connection, never a thread.
+#![allow(missing_docs, reason = "a field whose name says it has no other text")]
 
 pub mod ask;
 mod attempts;

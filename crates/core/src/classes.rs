@@ -37,7 +37,6 @@ pub struct Priority {
     pub mode: PriorityMode,
     /// Who belongs to which class.
     pub by: ClassBy,
-    /// The classes.
     pub classes: Classes,
 }
 

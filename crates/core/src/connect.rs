@@ -28,7 +28,6 @@ use crate::timers::DueTimer;
 pub struct Hello<'a> {
     /// What it is called: by itself, or by who made a name up for it.
     pub client_id: &'a str,
-    /// Who it is.
     pub identity: Identity,
     /// How it is spoken to.
     pub face: Box<dyn Face>,
@@ -53,7 +52,6 @@ pub struct Hello<'a> {
 /// What a client wants to be published when its connection is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientWill<'a> {
-    /// Its topic.
     pub topic: &'a str,
     /// What it says.
     pub payload: &'a [u8],

@@ -37,7 +37,6 @@ pub enum Event {
     Connected {
         /// Its connection.
         conn: ConnId,
-        /// Its identifier.
         client_id: Arc<str>,
         /// It went on with a session from before.
         session_present: bool,
@@ -50,29 +49,22 @@ pub enum Event {
     },
     /// A client was answered with a refusal; it never became connected.
     Refused {
-        /// Its identifier.
         client_id: Arc<str>,
         /// Who it is and where it came in.
         identity: Identity,
-        /// Why.
         reason: ReasonCode,
     },
     /// A connection ended.
     Disconnected {
         /// Its connection.
         conn: ConnId,
-        /// Whose it was.
         client_id: Arc<str>,
-        /// Why.
         why: Why,
         /// Whose connection it was and what went over it.
         parting: Box<Parting>,
     },
     /// A session ended: expired, cleaned or replaced.
-    SessionEnded {
-        /// Whose it was.
-        client_id: Arc<str>,
-    },
+    SessionEnded { client_id: Arc<str> },
     /// A request was refused by the rules of access.
     Denied {
         /// Who asked.
@@ -84,7 +76,6 @@ pub enum Event {
     },
     /// A publisher is too fast, and its messages have to wait; told once, until it has recovered.
     Slowed {
-        /// Which.
         client_id: Arc<str>,
         /// Its usual interval; none if that is not known yet.
         interval: Option<Duration>,
@@ -95,7 +86,6 @@ pub enum Event {
     },
     /// A publisher was disconnected for its rate again and again, and should not be let in for this time.
     Outlawed {
-        /// Which.
         client_id: Arc<str>,
         /// Who it is and where it came in.
         identity: Identity,
@@ -104,7 +94,6 @@ pub enum Event {
     },
     /// The rhythm that is known of a publisher has become four times as fast, slowly enough to be learned.
     Drifted {
-        /// Which.
         client_id: Arc<str>,
         /// The interval between its messages before.
         from: Duration,
@@ -117,10 +106,7 @@ pub enum Event {
         trouble: Option<Trouble>,
     },
     /// A publisher that was slowed has kept its rhythm for some time.
-    Recovered {
-        /// Which.
-        client_id: Arc<str>,
-    },
+    Recovered { client_id: Arc<str> },
 }
 
 /// Why a connection ended.
@@ -136,7 +122,6 @@ pub enum Why {
     TakenOver,
     /// The client broke the protocol.
     Protocol {
-        /// The reason code.
         reason: ReasonCode,
         /// What was wrong, with the section of the specification.
         detail: String,
@@ -284,7 +269,6 @@ impl Stats {
 /// Messages are missing from the ledger, or in it twice: a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
-    /// On which side.
     pub side: LedgerSide,
     /// Messages or deliveries that there are.
     pub total: u64,

@@ -59,14 +59,12 @@ pub enum ClientAnswer<'a> {
     },
     /// The client is not let in.
     Unwelcome {
-        /// Why.
         reason: ReasonCode,
         /// Why, in words, and when it may come back; none if that would change nothing.
         later: Option<(&'a str, Duration)>,
     },
     /// A message was taken.
     Taken {
-        /// Which.
         delivery: Delivery,
         /// Somebody gets it.
         is_reached: bool,
@@ -75,18 +73,12 @@ pub enum ClientAnswer<'a> {
     },
     /// A gate refused a message: there may be room for it later.
     Refused {
-        /// Which.
         delivery: Delivery,
         /// Why, and when.
         refusal: &'a Refusal,
     },
     /// A message was not taken, and will not be.
-    Rejected {
-        /// Which.
-        delivery: Delivery,
-        /// Why.
-        reason: ReasonCode,
-    },
+    Rejected { delivery: Delivery, reason: ReasonCode },
     /// The client has a message that it is to have exactly once, and may forget its number.
     Release {
         /// The number of the message.

@@ -75,7 +75,6 @@ pub enum ReadStep {
     Packet {
         /// Its bytes.
         size: usize,
-        /// It is a publication.
         is_publication: bool,
         /// What became of it.
         handled: Result<Flow, Ending>,

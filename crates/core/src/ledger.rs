@@ -27,7 +27,6 @@ pub struct Ledger {
     pub deliveries: u64,
     /// Of those: put into its outbox at QoS 0, or acknowledged.
     pub delivered: u64,
-    /// Bytes received of it.
     pub bytes_received: u64,
     /// Bytes put into its outbox.
     pub bytes_sent: u64,

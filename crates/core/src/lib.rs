@@ -1,5 +1,6 @@
 #![no_std]
 #![doc = include_str!("../README.md")]
+#![allow(missing_docs, reason = "a field whose name says it has no other text")]
 
 extern crate alloc;
 #[cfg(test)]

@@ -24,11 +24,9 @@ pub struct Arrived {
     pub publisher: u64,
     /// Where to; the same for all messages of a topic.
     pub topic: u64,
-    /// Bytes of its topic.
     pub topic_bytes: u16,
     /// Bytes of what it says.
     pub payload_bytes: u32,
-    /// Quality of service.
     pub qos: QoS,
     /// Whether it is retained.
     pub retain: bool,

@@ -21,7 +21,6 @@ pub use receiver::{CrowdingFlow, ReceiverReport};
 /// A client: connected, or away with a session that is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientReport {
-    /// Its identifier.
     pub client_id: Arc<str>,
     /// Its number among the publishers of all shards.
     pub origin: u64,
@@ -45,7 +44,6 @@ pub struct ClientReport {
     pub queued: (usize, usize),
     /// Messages sent to it and not yet acknowledged.
     pub inflight: usize,
-    /// Its subscriptions.
     pub subscriptions: usize,
     /// What became of its messages.
     pub ledger: Ledger,
@@ -60,7 +58,6 @@ pub struct LinkReport {
     pub since: Timestamp,
     /// When something was heard last.
     pub seen_at: Timestamp,
-    /// Bytes in its outbox.
     pub outbox_bytes: usize,
     /// Since when it takes nothing of that.
     pub stalled_since: Option<Timestamp>,
@@ -121,7 +118,6 @@ pub struct ClientDetail {
 /// A connection that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parting {
-    /// Who it was.
     pub identity: Identity,
     /// The protocol that was spoken, and its version.
     pub protocol: &'static str,

@@ -90,7 +90,6 @@ pub struct Settings {
     pub client_id_bytes_max: usize,
     /// Whether a user's session keeps its identifier from other users also while it is not connected.
     pub bind_sessions: bool,
-    /// Levels of a topic.
     pub topic_levels_max: usize,
     /// How publishers that break their rhythm are slowed.
     pub back_off: BackOff,
@@ -127,7 +126,6 @@ pub struct BackOff {
     pub rhythm: Option<RhythmConfig>,
     /// Messages of one session that may wait.
     pub hold_messages_max: usize,
-    /// Bytes of them.
     pub hold_bytes_max: usize,
     /// After how long a typical client sends a message again that was not acknowledged. QoS 1 and 2 are held for three
     /// quarters of it at most: a retransmission would double the load.

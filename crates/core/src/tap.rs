@@ -19,7 +19,6 @@ use crate::state::ShardState;
 /// A message that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tapped {
-    /// Its topic.
     pub topic: Box<str>,
     /// What it says.
     pub payload: Box<[u8]>,
@@ -30,11 +29,9 @@ pub struct Tapped {
 /// A message that a map publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// Its topic.
     pub topic: Box<str>,
     /// What it says.
     pub payload: Box<[u8]>,
-    /// Quality of service.
     pub qos: QoS,
     /// Whether it is retained.
     pub retain: bool,

@@ -32,13 +32,10 @@ const COLUMNS: &str = "us,publisher,topic,topic_bytes,payload_bytes,qos,retain";
 pub struct Arrival {
     /// Microseconds since the beginning.
     pub micros: u64,
-    /// Who.
     pub publisher: u32,
     /// Where to.
     pub topic: u32,
-    /// Bytes of the topic.
     pub topic_bytes: u16,
-    /// Bytes of the payload.
     pub payload_bytes: u32,
     /// Quality of service, 0 to 2.
     pub qos: u8,

@@ -39,7 +39,6 @@ pub struct CaseResult {
 pub struct ExperimentVerdict {
     /// In words.
     pub says: String,
-    /// What was found.
     pub found: String,
     /// Whether it held.
     pub holds: bool,

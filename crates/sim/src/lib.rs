@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
+#![allow(missing_docs, reason = "a field whose name says it has no other text")]
 
 pub mod broker;
 pub mod chance;

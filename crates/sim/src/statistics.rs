@@ -3,7 +3,6 @@
 /// The mean of independent replications, with the half width of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The mean.
     pub mean: f64,
     /// Half of the width of the interval; infinite with fewer than two replications.
     pub half_width: f64,

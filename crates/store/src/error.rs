@@ -28,23 +28,18 @@ pub enum StoreError {
     },
     /// Written by a release with another format.
     Version {
-        /// The file.
         file: String,
         /// The format it has.
         found: u16,
     },
     /// Bytes that are not what was written.
     Damaged {
-        /// The file.
         file: String,
         /// Where the record begins.
         offset: u64,
     },
     /// A file that was there when the location was handed out, and is not any more.
-    Gone {
-        /// The file.
-        file: String,
-    },
+    Gone { file: String },
     /// A record or batch over its limit.
     TooLarge {
         /// The size of the record or batch.

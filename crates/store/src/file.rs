@@ -80,7 +80,6 @@ impl fmt::Display for FileId {
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// In which file.
     pub file: FileId,
     /// Where the record's frame begins, in bytes.
     pub offset: u64,

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![allow(missing_docs, reason = "a field whose name says it has no other text")]
 
 mod care;
 mod compact;

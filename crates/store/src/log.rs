@@ -60,7 +60,6 @@ impl Default for LogOptions {
 /// Where a batch stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// In which file.
     pub file: FileId,
     /// Where the batch begins, in bytes.
     pub offset: u64,

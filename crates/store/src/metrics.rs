@@ -15,7 +15,6 @@ pub struct LogMetrics {
     pub failures: u64,
     /// Compactions done.
     pub compactions: u64,
-    /// Times of the syncs.
     pub syncs: SyncTimes,
 }
 

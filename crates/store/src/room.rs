@@ -30,7 +30,6 @@ const TAKE_BYTES: u64 = 48;
 pub struct LogUsage {
     /// Bytes of its files.
     pub size: u64,
-    /// Records in them.
     pub records: u64,
     /// Bytes that they may take; None is as many as there are.
     pub size_max: Option<u64>,

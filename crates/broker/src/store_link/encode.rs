@@ -1,6 +1,6 @@
 //! Changes of the core as records of the store.
 
-use tidegate_core::persist::{SavedWish, StoreChange, StoredMessage, Turn};
+use tidegate_core::persist::{StoreChange, StoredMessage, SubscriberOptions, Turn};
 use tidegate_store::records::{IDS_MAX, MessageRecord, Record, WishRecord};
 use tidegate_store::{FRAME_BYTES, Location, Position, RecordBatch, StoreError};
 
@@ -117,7 +117,7 @@ fn push(change: &StoreChange, wall: &WallClock, batch: &mut RecordBatch) -> Resu
         },
         StoreChange::SessionEnded { session } => Record::SessionEnded { session },
         StoreChange::Subscribed { session, ref filter, wish } => {
-            let SavedWish { qos, no_local, retain_as_published, is_latest, id } = wish;
+            let SubscriberOptions { qos, no_local, retain_as_published, is_latest, id } = wish;
             let (qos, id) = (qos.bits(), id.map(std::num::NonZeroU32::get));
             let wish = WishRecord { qos, no_local, retain_as_published, is_latest, id };
             Record::Subscribed { session, filter, wish }

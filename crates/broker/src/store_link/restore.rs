@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::persist::{
-    ID_SETS_MAX, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish, StoredMessage,
+    ID_SETS_MAX, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, StoredMessage, SubscriberOptions,
     wants_latest,
 };
 use tidegate_core::{Shard, shard_of};
@@ -23,7 +23,6 @@ use super::wall_clock::WallClock;
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Sessions.
     pub sessions: usize,
     /// Messages that wait for them or are under way.
     pub deliveries: usize,
@@ -193,7 +192,7 @@ impl<'a> Restoring<'a> {
             let WishRecord { qos, no_local, retain_as_published, is_latest, id } = *wish;
             let qos = QoS::from_bits(qos).unwrap_or(QoS::AtMostOnce);
             let id = id.and_then(NonZeroU32::new);
-            SavedWish { qos, no_local, retain_as_published, is_latest, id }
+            SubscriberOptions { qos, no_local, retain_as_published, is_latest, id }
         };
         SavedSession {
             session: number,

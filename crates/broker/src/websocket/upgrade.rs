@@ -19,12 +19,10 @@ pub enum Upgrade {
     Accept {
         /// Bytes of the request.
         consumed: usize,
-        /// The answer.
         answer: Vec<u8>,
     },
     /// It is not. Answer and close.
     Refuse {
-        /// The answer.
         answer: Vec<u8>,
         /// What was wrong, for the log.
         why: &'static str,

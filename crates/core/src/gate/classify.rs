@@ -18,9 +18,7 @@ use crate::state::ShardState;
 pub struct ClassReport {
     /// The class of its latest message.
     pub class: ClassId,
-    /// Its name.
     pub name: Box<str>,
-    /// Its weight.
     pub weight: u32,
     /// How many publishers of its shard come before it by their rate, and how many there are; none while its rate is
     /// being learned.

@@ -38,7 +38,6 @@ pub(crate) struct Journal {
     /// Payload bytes of this turn, and of it and all turns that are not synced.
     turn_bytes: usize,
     pub(super) unsynced_bytes: usize,
-    /// Number of this turn.
     turn: u64,
     /// Shards that got messages of this turn, and how often one was sent.
     asked: ShardSet,

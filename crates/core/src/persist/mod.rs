@@ -28,7 +28,7 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::message::{Message, Publication};
 pub use crate::queue::ID_SETS_MAX;
-use crate::subscriptions::SubscriberOptions;
+pub use crate::subscriptions::SubscriberOptions;
 
 pub use crate::gate::SavedRhythm;
 pub use health::Trouble;
@@ -73,33 +73,6 @@ impl StoredMessage {
     }
 }
 
-/// How a subscriber wants its messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SavedWish {
-    /// Highest quality of service.
-    pub qos: QoS,
-    /// Not its own.
-    pub no_local: bool,
-    /// With the flag they were published with.
-    pub retain_as_published: bool,
-    /// While they have to wait, only the newest of each topic.
-    pub is_latest: bool,
-    /// Identifier of the subscription.
-    pub id: Option<NonZeroU32>,
-}
-
-impl From<SubscriberOptions> for SavedWish {
-    fn from(SubscriberOptions { qos, no_local, retain_as_published, is_latest, id }: SubscriberOptions) -> Self {
-        Self { qos, no_local, retain_as_published, is_latest, id }
-    }
-}
-
-impl From<SavedWish> for SubscriberOptions {
-    fn from(SavedWish { qos, no_local, retain_as_published, is_latest, id }: SavedWish) -> Self {
-        Self { qos, no_local, retain_as_published, is_latest, id }
-    }
-}
-
 /// One thing that is to be kept. Sessions and messages are numbers: those of this shard are its own, for ever.
 #[derive(Clone, Debug)]
 pub enum StoreChange {
@@ -109,11 +82,8 @@ pub enum StoreChange {
     Message(StoredMessage),
     /// A session is there, or has changed.
     Session {
-        /// Its number.
         session: u64,
-        /// Its client.
         client_id: Arc<str>,
-        /// Whose it is.
         user: Option<Arc<str>>,
         /// How long it outlives its connection; `Duration::MAX` is for ever.
         expiry: Duration,
@@ -121,33 +91,26 @@ pub enum StoreChange {
         ends: Option<Timestamp>,
     },
     /// A session and everything that waits for it is gone.
-    SessionEnded {
-        /// Its number.
-        session: u64,
-    },
+    SessionEnded { session: u64 },
     /// A subscription was made or changed.
     Subscribed {
-        /// Whose.
         session: u64,
         /// As the client wrote it.
         filter: Box<str>,
         /// How it wants its messages.
-        wish: SavedWish,
+        wish: SubscriberOptions,
     },
     /// A subscription is gone.
     Unsubscribed {
-        /// Whose.
         session: u64,
         /// As the client wrote it.
         filter: Box<str>,
     },
     /// A message waits for a session.
     Queued {
-        /// Which session.
         session: u64,
         /// Its place in the order of the session's messages.
         place: u64,
-        /// Which message.
         message: u64,
         /// Quality of service of the delivery.
         qos: QoS,
@@ -157,59 +120,22 @@ pub enum StoreChange {
         ids: Box<[NonZeroU32]>,
     },
     /// It does not any more: acknowledged, expired or dropped.
-    Dequeued {
-        /// Which session.
-        session: u64,
-        /// Its place.
-        place: u64,
-    },
+    Dequeued { session: u64, place: u64 },
     /// It has this identifier now.
-    Sent {
-        /// Which session.
-        session: u64,
-        /// Its place.
-        place: u64,
-        /// The identifier.
-        packet_id: PacketId,
-    },
+    Sent { session: u64, place: u64, packet_id: PacketId },
     /// The client has a QoS 2 message.
-    Released {
-        /// Which session.
-        session: u64,
-        /// Its place.
-        place: u64,
-    },
+    Released { session: u64, place: u64 },
     /// A QoS 2 message of the client was taken.
-    InboundNoted {
-        /// Which session.
-        session: u64,
-        /// The identifier.
-        packet_id: PacketId,
-    },
+    InboundNoted { session: u64, packet_id: PacketId },
     /// The identifier is free again.
-    InboundReleased {
-        /// Which session.
-        session: u64,
-        /// The identifier.
-        packet_id: PacketId,
-    },
+    InboundReleased { session: u64, packet_id: PacketId },
     /// A topic has a retained message.
-    Retained {
-        /// The topic.
-        topic: Box<str>,
-        /// Which message.
-        message: u64,
-    },
+    Retained { topic: Box<str>, message: u64 },
     /// A topic has none any more.
-    RetainedCleared {
-        /// The topic.
-        topic: Box<str>,
-    },
+    RetainedCleared { topic: Box<str> },
     /// A session has a will.
     Will {
-        /// Which session.
         session: u64,
-        /// Which message.
         message: u64,
         /// How long after the loss of the connection.
         delay: Duration,
@@ -217,35 +143,20 @@ pub enum StoreChange {
         due: Option<Timestamp>,
     },
     /// A will was published or taken back.
-    WillCleared {
-        /// Which session.
-        session: u64,
-    },
+    WillCleared { session: u64 },
     /// A QoS 2 message of a lasting session is on its way to other shards, and was noted as taken.
-    Routing {
-        /// Which message.
-        message: u64,
-    },
+    Routing { message: u64 },
     /// It has reached a session, or (0) those who keep retained messages.
-    Reached {
-        /// Which message.
-        message: u64,
-        /// Which session.
-        session: u64,
-    },
+    Reached { message: u64, session: u64 },
     /// It has reached a member of a shared subscription. That one may leave before a crash, or have another subscription
     /// by which the message reaches it, too: so its session does not tell.
     ReachedGroup {
-        /// Which message.
         message: u64,
         /// Which group, as `$share/group/filter`.
         group: Box<str>,
     },
     /// It has reached everybody.
-    Routed {
-        /// Which message.
-        message: u64,
-    },
+    Routed { message: u64 },
 }
 
 /// What one turn has to have written. To be written in order, each as a whole; see [`StoreChange::Whole`].

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 
-use super::{Journal, SavedWish, StoreChange};
+use super::{Journal, StoreChange};
 use crate::limits::UNSYNCED_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
 use crate::queue::{Item, Paged};
@@ -90,7 +90,7 @@ impl Journal {
 
     pub(crate) fn subscribe(&mut self, session: u64, filter: &str, wish: SubscriberOptions) {
         if session != 0 {
-            self.push(StoreChange::Subscribed { session, filter: filter.into(), wish: SavedWish::from(wish) });
+            self.push(StoreChange::Subscribed { session, filter: filter.into(), wish });
         }
     }
 

@@ -11,7 +11,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS, TopicFilter, topic};
 
 use super::page::as_publication;
-use super::{SavedWish, Spot, StoredMessage};
+use super::{Spot, StoredMessage, SubscriberOptions};
 use crate::access::Identity;
 use crate::between::Address;
 use crate::classes::{ClassId, OnFull};
@@ -40,39 +40,32 @@ pub struct SavedMessage<'a> {
     /// How it stands among others that wait, in the words of this crate: its class, and its publisher's rate. None if nothing
     /// is known of its publisher.
     pub standing: Option<u64>,
-    /// Its topic.
     pub topic: &'a str,
     /// Its properties, as on the wire.
     pub properties: &'a [u8],
-    /// Its payload.
     pub payload: &'a [u8],
 }
 
 /// A session as it was kept.
 #[derive(Debug)]
 pub struct SavedSession<'a> {
-    /// Its number.
     pub session: u64,
-    /// Its client.
     pub client_id: &'a str,
-    /// Whose it is.
     pub user: Option<&'a str>,
     /// How long it outlives its connection.
     pub expiry: Duration,
     /// When it ends; none if it was connected at the end.
     pub ends: Option<Timestamp>,
     /// Filters as the client wrote them.
-    pub subscriptions: Vec<(&'a str, SavedWish)>,
+    pub subscriptions: Vec<(&'a str, SubscriberOptions)>,
     /// Identifiers of QoS 2 messages that were taken and not released, in order.
     pub inbound: Vec<PacketId>,
-    /// Its will.
     pub will: Option<SavedWill>,
 }
 
 /// A message for a session.
 #[derive(Debug)]
 pub struct SavedDelivery {
-    /// Its place.
     pub place: u64,
     /// How far it is.
     pub stage: SavedStage,
@@ -111,7 +104,6 @@ pub enum SavedStage {
 /// A will.
 #[derive(Debug)]
 pub struct SavedWill {
-    /// The message.
     pub message: StoredMessage,
     /// How long after the loss of the connection.
     pub delay: Duration,
@@ -180,7 +172,7 @@ impl ShardState {
         self.by_client.insert(client_id, index);
         for (filter, wish) in saved.subscriptions {
             if let Ok(filter) = TopicFilter::parse(filter, &own_filters()) {
-                self.subscribe_one(index, &filter, wish.into());
+                self.subscribe_one(index, &filter, wish);
             }
         }
         self.set_group_presence(index, Presence::Offline);
@@ -196,7 +188,7 @@ impl ShardState {
     pub(crate) fn restore_delivery(
         &mut self,
         session: &mut Session,
-        subscriptions: &[(&str, SavedWish)],
+        subscriptions: &[(&str, SubscriberOptions)],
         delivery: SavedDelivery,
         now: Timestamp,
     ) {

@@ -14,7 +14,6 @@ use crate::state::ShardState;
 /// A retained message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetainedReport {
-    /// Its topic.
     pub topic: Box<str>,
     /// The quality of service that it was published with.
     pub qos: QoS,

@@ -25,15 +25,19 @@ pub(crate) use group::{Load, Members, Pick, Presence};
 use shapes::Shapes;
 use subscribers::Subscribers;
 
-/// How a subscriber wants its messages.
+/// How a subscriber wants its messages; kept as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SubscriberOptions {
-    pub(crate) qos: QoS,
-    pub(crate) no_local: bool,
-    pub(crate) retain_as_published: bool,
+pub struct SubscriberOptions {
+    /// Highest quality of service.
+    pub qos: QoS,
+    /// Not its own.
+    pub no_local: bool,
+    /// With the flag they were published with.
+    pub retain_as_published: bool,
     /// While they have to wait, only the newest of each topic.
-    pub(crate) is_latest: bool,
-    pub(crate) id: Option<NonZeroU32>,
+    pub is_latest: bool,
+    /// Identifier of the subscription.
+    pub id: Option<NonZeroU32>,
 }
 
 impl SubscriberOptions {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::Whom;
-use tidegate_core::persist::{SavedMessage, SavedSession, SavedWill, SavedWish, Trouble};
+use tidegate_core::persist::{SavedMessage, SavedSession, SavedWill, SubscriberOptions, Trouble};
 use tidegate_core::settings::{Rate, Settings};
 use tidegate_wire_mqtt::{AckKind, Packet, Property, QoS, ReasonCode};
 
@@ -276,7 +276,7 @@ fn f109_a_client_that_comes_back_before_the_first_turn_does_not_replace_its_will
         let message = shard.restore_message(1000, &message);
         let will = SavedWill { message, delay: Duration::from_secs(delay), due };
         let qos = QoS::AtLeastOnce;
-        let wish = SavedWish { qos, no_local: false, retain_as_published: false, is_latest: false, id: None };
+        let wish = SubscriberOptions { qos, no_local: false, retain_as_published: false, is_latest: false, id: None };
         let expiry = Duration::from_secs(3600);
         let session = |session, client_id, subscriptions, will| SavedSession {
             session,

@@ -36,7 +36,6 @@ pub struct Publishers {
     pub queue_items: u32,
     /// Publishers that break their rhythm, by which factor, from when and for how long.
     pub attackers: u32,
-    /// The factor.
     pub attack_factor: f64,
     /// When it begins.
     pub attack_from: f64,

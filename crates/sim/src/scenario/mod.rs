@@ -34,7 +34,6 @@ pub struct Scenario {
     pub title: String,
     /// What it is to find out.
     pub question: String,
-    /// Which world.
     pub world: WorldKind,
     /// The metric that was chosen before the first run.
     pub primary: String,
@@ -72,7 +71,6 @@ pub enum WorldKind {
 pub struct Setting {
     /// `clients.interval`
     pub path: String,
-    /// Its value.
     pub value: Value,
     /// Where it stands; 0 for one of the command line.
     pub line: usize,
@@ -92,11 +90,9 @@ pub struct Axis {
 pub struct Assert {
     /// In words.
     pub says: String,
-    /// Of which metric.
     pub metric: String,
     /// In the cases with these labels.
     pub place: Vec<(String, String)>,
-    /// What.
     pub relation: Option<Relation>,
     /// Where it stands.
     pub line: usize,
@@ -120,7 +116,6 @@ pub enum Relation {
 pub struct Problem {
     /// Where; 0 if it is not in the file.
     pub line: usize,
-    /// Which key.
     pub key: String,
     /// What is wrong.
     pub text: String,

@@ -51,7 +51,6 @@ pub enum HarmFigure {
 pub struct Harm {
     /// Whose; `all` is all together.
     pub cohort: &'static str,
-    /// Which figure.
     pub figure: HarmFigure,
     /// With control.
     pub on: f64,

@@ -66,11 +66,9 @@ pub struct Template {
 pub struct Look<'a> {
     /// The topic; with several, a number of four digits follows.
     pub topic: &'a str,
-    /// How many topics.
     pub topics: u32,
     /// The protocol.
     pub speaks: Speaks,
-    /// Quality of service.
     pub qos: u8,
     /// Bytes of the payload.
     pub bytes: u32,

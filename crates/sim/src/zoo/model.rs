@@ -95,13 +95,11 @@ pub struct Cohort {
     pub name: &'static str,
     /// Who it is in the comparison.
     pub side: CohortSide,
-    /// How many.
     pub count: u32,
     /// Where they come from.
     pub home: Home,
     /// The protocol.
     pub speaks: Speaks,
-    /// Quality of service.
     pub qos: u8,
     /// Bytes of a payload.
     pub bytes: u32,
@@ -186,7 +184,6 @@ pub enum Attendance {
 pub struct Readers {
     /// Their name.
     pub name: &'static str,
-    /// How many.
     pub count: u32,
     /// The cohorts whose messages they want; everything if none is named.
     pub of: &'static [&'static str],
@@ -245,7 +242,6 @@ pub enum Rule {
 /// One animal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZooScenario {
-    /// Its name.
     pub name: &'static str,
     /// What happens, in a line.
     pub about: &'static str,
@@ -261,7 +257,6 @@ pub struct ZooScenario {
     pub is_known: bool,
     /// Who publishes.
     pub cohorts: &'static [Cohort],
-    /// Who reads.
     pub readers: &'static [Readers],
 }
 
@@ -311,7 +306,6 @@ impl Readers {
 pub struct Phases {
     /// Until the trouble begins.
     pub lead: f64,
-    /// The trouble.
     pub trouble: f64,
     /// As usual again.
     pub after: f64,

@@ -23,7 +23,6 @@ const WAIT_S: f64 = 10.0;
 /// A rule that is broken, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
-    /// Which.
     pub rule: Rule,
     /// With the figures.
     pub how: String,

@@ -58,7 +58,6 @@ const UNKNOWN: u32 = u32::MAX;
 /// A session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionImage {
-    /// The client identifier.
     pub client_id: Box<str>,
     /// Who the client is, if it said so.
     pub principal: Option<Box<str>>,

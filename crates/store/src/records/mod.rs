@@ -45,11 +45,9 @@ pub struct MessageRecord<'a> {
     pub origin: u64,
     /// How it stands among others that wait, in the words of who decides it.
     pub standing: Option<u64>,
-    /// The topic.
     pub topic: &'a str,
     /// Its properties, as on the wire.
     pub properties: &'a [u8],
-    /// The payload.
     pub payload: &'a [u8],
 }
 
@@ -76,14 +74,14 @@ pub struct WishRecord {
 }
 
 macro_rules! records {
-    ($($(#[doc = $doc:literal])+ $tag:literal $name:ident { $($(#[doc = $field_doc:literal])+ $field:ident: $type:ty),* $(,)? })+) => {
+    ($($(#[doc = $doc:literal])+ $tag:literal $name:ident { $($(#[doc = $field_doc:literal])* $field:ident: $type:ty),* $(,)? })+) => {
         /// One thing that happened to what is kept.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Record<'a> {
             /// A message; those who keep it come after it in the same batch.
             Message(MessageRecord<'a>),
-            $($(#[doc = $doc])+ $name { $($(#[doc = $field_doc])+ $field: $type),* },)+
+            $($(#[doc = $doc])+ $name { $($(#[doc = $field_doc])* $field: $type),* },)+
         }
 
         impl<'a> Record<'a> {
@@ -149,9 +147,7 @@ records! {
     }
     /// A session is there, or has changed; its subscriptions and messages stay.
     3 Session {
-        /// The session's number.
         session: u64,
-        /// The client identifier.
         client_id: &'a str,
         /// Who the client is, if it said so.
         principal: Option<&'a str>,
@@ -162,12 +158,10 @@ records! {
     }
     /// A session and everything that waits for it is gone.
     4 SessionEnded {
-        /// The session's number.
         session: u64,
     }
     /// A subscription was made or changed.
     5 Subscribed {
-        /// The session's number.
         session: u64,
         /// As the client wrote it.
         filter: &'a str,
@@ -176,18 +170,15 @@ records! {
     }
     /// A subscription is over.
     6 Unsubscribed {
-        /// The session's number.
         session: u64,
         /// As the client wrote it.
         filter: &'a str,
     }
     /// A message waits for a session.
     7 Queued {
-        /// The session's number.
         session: u64,
         /// Its place in the order of the session's messages: later is higher.
         place: u64,
-        /// The message's number.
         message: u64,
         /// Quality of service of the delivery.
         qos: u8,
@@ -198,58 +189,45 @@ records! {
     }
     /// A message no longer waits: acknowledged, expired or dropped.
     8 Dequeued {
-        /// The session's number.
         session: u64,
         /// The message's place.
         place: u64,
     }
     /// A message was sent under this identifier, and is to be sent again under it.
     9 Sent {
-        /// The session's number.
         session: u64,
         /// The message's place.
         place: u64,
-        /// Identifier of the packet.
         packet_id: u16,
     }
     /// The client has a QoS 2 message; only its identifier is still in use.
     10 Released {
-        /// The session's number.
         session: u64,
         /// The message's place.
         place: u64,
     }
     /// A QoS 2 message of the client was taken: one with this identifier is the same.
     11 InboundNoted {
-        /// The session's number.
         session: u64,
-        /// Identifier of the packet.
         packet_id: u16,
     }
     /// The identifier is free again.
     12 InboundReleased {
-        /// The session's number.
         session: u64,
-        /// Identifier of the packet.
         packet_id: u16,
     }
     /// A topic has a retained message.
     13 Retained {
-        /// The topic.
         topic: &'a str,
-        /// The message's number.
         message: u64,
     }
     /// A topic has none any more.
     14 RetainedCleared {
-        /// The topic.
         topic: &'a str,
     }
     /// A session has a will.
     15 Will {
-        /// The session's number.
         session: u64,
-        /// The message's number.
         message: u64,
         /// Seconds between the loss of the connection and the will.
         delay_s: u32,
@@ -258,7 +236,6 @@ records! {
     }
     /// A will was published or taken back.
     16 WillCleared {
-        /// The session's number.
         session: u64,
     }
     /// What was learned about a publisher.
@@ -310,35 +287,29 @@ records! {
     }
     /// A QoS 2 message that was released; only in snapshots.
     22 ReleasedAt {
-        /// The session's number.
         session: u64,
         /// The message's place.
         place: u64,
-        /// Identifier of the packet.
         packet_id: u16,
     }
     /// A QoS 2 message was taken from its publisher and is on its way to sessions elsewhere; it is kept until it is there.
     24 Routing {
-        /// The message's number.
         message: u64,
     }
     /// Such a message has reached a session.
     25 Reached {
-        /// The message's number.
         message: u64,
         /// Which session; 0 is whoever keeps the retained messages.
         session: u64,
     }
     /// Such a message has reached a member of a shared subscription.
     28 ReachedGroup {
-        /// The message's number.
         message: u64,
         /// Which group, as its members write it.
         group: &'a str,
     }
     /// Such a message has reached everybody.
     26 Routed {
-        /// The message's number.
         message: u64,
     }
     /// Numbers up to this one are used, though nothing may be left that has them; only in snapshots.
