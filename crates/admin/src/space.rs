@@ -35,7 +35,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
         let questions = counts.iter().filter(|(class, ..)| *class == "query" || *class == "advanced-query");
         questions.filter(|(_, outcome, _)| wanted.contains(outcome)).map(|(.., number)| number).sum()
     };
-    let (answered, evaluated) = (sum(&["fresh", "shared", "remembered"]), sum(&["fresh"]));
+    let (answered, evaluated) = (sum(&["fresh", "shared", "remembered", "partial"]), sum(&["fresh", "partial"]));
     let rows: Vec<Value> = counts
         .iter()
         .map(|(class, outcome, number)| json!({ "class": class, "outcome": outcome, "requests": number }))
@@ -114,6 +114,7 @@ pub(crate) async fn run(State(state): State<Arc<AdminState>>, request: Request) 
         AnswerSource::Fresh => "fresh",
         AnswerSource::Shared => "shared",
         AnswerSource::Remembered => "remembered",
+        AnswerSource::Partial => "partial",
     };
     let mut response = bytes.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -27,8 +27,9 @@ impl RowKeeper {
         Self { rows: (bytes_max > 0).then(Vec::new), bytes: 0, bytes_max }
     }
 
-    pub(crate) fn push(&mut self, row: &Row) {
-        let Some(rows) = &mut self.rows else { return };
+    /// False if it is too much; then nothing is kept.
+    pub(crate) fn push(&mut self, row: &Row) -> bool {
+        let Some(rows) = &mut self.rows else { return false };
         let fields = row.iter().flatten().map(|term| size_of_val(term) + text_bytes(term));
         self.bytes += size_of::<Row>() + 16 + fields.sum::<usize>();
         if self.bytes > self.bytes_max {
@@ -36,6 +37,7 @@ impl RowKeeper {
         } else {
             rows.push(Row::clone(row));
         }
+        self.rows.is_some()
     }
 
     /// All rows, if they were few enough.

@@ -12,7 +12,7 @@ use crate::machine::request::{AnswerSource, Refused, SpaceResponse};
 use crate::shared_state::lock;
 
 /// Names of the outcomes, in the order of their counters.
-pub const OUTCOMES: [&str; 12] = [
+pub const OUTCOMES: [&str; 13] = [
     "fresh",
     "shared",
     "remembered",
@@ -25,6 +25,7 @@ pub const OUTCOMES: [&str; 12] = [
     "unconfirmed",
     "panicked",
     "unavailable",
+    "partial",
 ];
 
 /// Why an evaluation was ended early.
@@ -109,6 +110,7 @@ impl Counts {
                 AnswerSource::Fresh => 0,
                 AnswerSource::Shared => 1,
                 AnswerSource::Remembered => 2,
+                AnswerSource::Partial => 12,
             },
             Err(Refused::Busy(_)) => 3,
             Err(Refused::Late) => 4,

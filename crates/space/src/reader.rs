@@ -1,7 +1,7 @@
 //! A reader's life: one question after the other, each on a snapshot, each within its time. A panic costs the question
 //! that met it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,8 +53,9 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
         shared.cancelled(job, Side::Read, Duration::ZERO);
         return true;
     };
+    let is_part = AtomicBool::new(false);
     let (began, job) = (shared.now(), JobSlot::new(Mutex::new(Some(job))));
-    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot, &job));
+    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot, (&job, &is_part)));
     let is_well = evaluated.is_ok();
     let version = snapshot.version();
     let answers = evaluated.unwrap_or_else(|_| vec![(0, Err(Refused::Panicked))]);
@@ -68,7 +69,11 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     // After a failure nothing more is written.
     let failed = answers.last().filter(|(_, outcome)| outcome.is_err());
     for (place, task) in tasks.into_iter().enumerate() {
-        let source = if place == 0 { AnswerSource::Fresh } else { AnswerSource::Shared };
+        let source = match place {
+            _ if is_part.load(Ordering::Relaxed) => AnswerSource::Partial,
+            0 => AnswerSource::Fresh,
+            _ => AnswerSource::Shared,
+        };
         let hints = Hints { queued: Some(queued), ..task.hints.clone() };
         let of = |bytes| SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source };
         let own = answers.iter().find(|(written, _)| *written == written_name(&task)).or(failed);
@@ -84,7 +89,13 @@ fn written_name(task: &Task) -> u128 {
 }
 
 /// The answer to one question, for each way in which it is to be written: worked out once if it is short, and remembered.
-fn evaluate(shared: &Shared, tasks: &[Task], until: Timestamp, snapshot: &Snapshot, job: &JobSlot) -> WrittenAnswers {
+fn evaluate(
+    shared: &Shared,
+    tasks: &[Task],
+    until: Timestamp,
+    snapshot: &Snapshot,
+    (job, is_part): (&JobSlot, &AtomicBool),
+) -> WrittenAnswers {
     let waiting = tasks.iter().map(|task| Arc::clone(&task.requester.progress)).collect();
     shared.watched(until, waiting, Some((Part::Reader, Some(job))), |cancel| {
         shared.probe(Part::Reader);
@@ -97,7 +108,16 @@ fn evaluate(shared: &Shared, tasks: &[Task], until: Timestamp, snapshot: &Snapsh
             if let Some(probe) = &shared.probe {
                 probe.at_rendering();
             }
-            written(shared, tasks, snapshot, &limits)
+            match &tasks[0].ask {
+                SpaceRequest::Query { query, form } if tasks[0].accepts_partial && query.variables().is_some() => {
+                    let outcome = render::part(query, *form, snapshot, &limits).map(|(bytes, is_cut)| {
+                        is_part.store(is_cut, Ordering::Relaxed);
+                        render::held(bytes, &shared.held)
+                    });
+                    vec![(0, outcome)]
+                }
+                _ => written(shared, tasks, snapshot, &limits),
+            }
         })
     })
 }

@@ -101,6 +101,43 @@ pub(crate) fn query(
     }
 }
 
+/// The rows of a `SELECT` that can be found within the limits, and whether those are not all: when its time is over or a
+/// limit is reached, what was found is the answer. Each row belongs to the whole answer; what needs all of it (an order,
+/// an aggregate) gives none before that.
+pub(crate) fn part(
+    query: &Query,
+    form: Form,
+    snapshot: &Snapshot,
+    limits: &QueryLimits,
+) -> Result<(Vec<u8>, bool), Refused> {
+    let Some(variables) = query.variables() else { return Err(Refused::Declined) };
+    let is_end =
+        |error: &GraphError| matches!(error, GraphError::Cancelled | GraphError::Limit(_) | GraphError::LimitAt(..));
+    let mut found = match query.run(snapshot, limits) {
+        Ok(QueryAnswer::Rows(found)) => Some(found),
+        Ok(_) => return Err(Refused::Declined),
+        Err(error) if is_end(&error) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let (mut is_cut, mut kept) = (found.is_none(), RowKeeper::new(PART_BYTES_MAX));
+    let next = std::iter::from_fn(|| match found.as_mut()?.next()? {
+        Err(error) if is_end(&error) => {
+            is_cut = true;
+            None
+        }
+        Ok(row) if !kept.push(&row) => {
+            is_cut = true;
+            None
+        }
+        row => Some(row),
+    });
+    let bytes = rows(&variables, next, form, &mut RowKeeper::new(0))?;
+    Ok((bytes, is_cut))
+}
+
+/// Bytes of the rows of a part: written, they are fewer than an answer may have.
+const PART_BYTES_MAX: usize = ANSWER_BYTES_MAX / 8;
+
 /// Rows as bytes.
 pub(crate) fn rows(
     variables: &[Variable],

@@ -169,7 +169,8 @@ impl Shared {
         let began = self.now();
         let until = began + asker.patience;
         let name = name.map(Box::new);
-        let task = Task { ask, class, name, began, until, hints: Hints::default(), requester };
+        let accepts_partial = asker.accepts_partial;
+        let mut task = Task { ask, class, name, began, until, accepts_partial, hints: Hints::default(), requester };
         if let Some(refused) = self.unavailable() {
             self.reply(task, Err(refused));
             return;
@@ -179,6 +180,10 @@ impl Shared {
             let source = AnswerSource::Remembered;
             self.reply(task, Ok(SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source }));
             return;
+        }
+        if accepts_partial {
+            // What may be a part is nobody else's answer.
+            task.name = None;
         }
         let mut desk = lock(&self.desk);
         let offered = desk.front.offer(self.now(), task, shape, &asker.caller, &mut SystemChance);
@@ -350,13 +355,12 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::admission::{ClassAdmission, Policy};
-    use crate::machine::request_queue::Caller;
 
     /// Nobody works here: what is offered waits.
     fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<SpaceResponse, Refused>> {
         let (reply, answer) = oneshot::channel();
         let ask = SpaceRequest::Edit { remove: Vec::new(), insert: Vec::new() };
-        let asker = RequestOrigin { scope: 0, patience, caller: Caller::default() };
+        let asker = RequestOrigin { patience, ..RequestOrigin::new(0, None) };
         shared.offer(ask, asker, ReplyTo { progress: Arc::default(), charge: None, reply });
         answer
     }

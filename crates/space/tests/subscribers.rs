@@ -216,6 +216,39 @@ fn f091_a_query_that_takes_too_long_is_refused_and_never_half_answered() {
 }
 
 #[test]
+fn whoever_asks_for_it_gets_the_rows_that_were_found_in_time_and_nobody_else() {
+    let broker = start();
+    let count = long_query(&broker);
+    let rows =
+        "SELECT ?x ?y { ?a <urn:v> ?x . ?b <urn:v> ?y . ?c <urn:v> ?z FILTER(?x + ?y + ?z = 7 || ?x + ?y + ?z = -1) }";
+    let headers = [("Content-Type", "application/sparql-query"), ("Accept", "text/csv")];
+    let ask = |path: &str, text: &str| broker.request("POST", path, &headers, text.as_bytes());
+    let part = ask("/query?timeout=300ms&partial=true", rows);
+    assert_eq!(
+        (part.status, part.header("pace-partial"), part.header("etag")),
+        (200, Some("true"), None),
+        "{}",
+        part.body
+    );
+    assert!(
+        part.body.lines().skip(1).all(|row| row.split(',').all(|value| value.parse::<u32>().is_ok_and(|it| it <= 7)))
+    );
+    assert_eq!(ask("/query?timeout=300ms", rows).status, 503, "never by default");
+    assert_eq!(ask("/query?timeout=300ms&partial=false", rows).status, 503);
+    let none = ask("/query?timeout=300ms&partial=true", count);
+    assert_eq!(
+        (none.header("pace-partial"), none.body.lines().count()),
+        (Some("true"), 1),
+        "half a sum is none: {}",
+        none.body
+    );
+    let whole = ask("/query?partial=true", "SELECT ?x { <urn:n1> <urn:v> ?x }");
+    assert_eq!((whole.status, whole.header("pace-partial"), &*whole.body), (200, None, "x\r\n1\r\n"));
+    let wrong = ask("/query?partial=some", rows);
+    assert!(wrong.status == 400 && wrong.body.contains("true or false"), "{}", wrong.body);
+}
+
+#[test]
 fn f104_f105_equal_questions_are_worked_out_once_and_a_leader_that_leaves_harms_nobody() {
     let broker = start();
     let query = long_query(&broker);

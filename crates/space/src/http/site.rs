@@ -27,7 +27,8 @@ pub(super) enum Site {
 const ALLOWED: &str = "authorization, content-type, accept, if-none-match, pace-deadline-ms, pace-want-ms, pace-version, \
                        pace-ticket, pace-accept";
 const EXPOSED: &str = "etag, retry-after, server-timing, pace-version, pace-dbr-ms, pace-stretch, pace-interval-ms, \
-                       pace-retry-after-ms, pace-queued-ms, pace-spread-ms, pace-ticket";
+                       pace-retry-after-ms, pace-queued-ms, pace-spread-ms, pace-ticket, \
+                       pace-partial";
 /// Seconds that a browser may remember what is allowed.
 const REMEMBERED: &str = "600";
 

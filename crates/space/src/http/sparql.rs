@@ -13,7 +13,7 @@ use tidegate_graph::{GraphError, Query, QueryLimits, Update};
 use super::body::{Parameters, content_type};
 use super::problem::{SpaceProblem, announce};
 use super::{HttpState, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
-use crate::machine::request::{AnswerSource, Form, Refused, ResponseBody, SpaceResponse};
+use crate::machine::request::{AnswerSource, Form, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::notifications::SpaceRequest;
 use crate::service::SpaceHandle;
 
@@ -125,7 +125,7 @@ async fn ask(
     is_read: bool,
 ) -> Result<Response, SpaceProblem> {
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
-    let asker = asker(door, parameters, &head)?;
+    let asker = RequestOrigin { accepts_partial: accepts_partial(parameters)?, ..asker(door, parameters, &head)? };
     let (bytes, headers, handle) = (text.len(), head.headers, door.handle.clone());
     let work = move |limits: &QueryLimits| {
         let mut query = match Query::parse(&text, limits) {
@@ -157,6 +157,15 @@ async fn ask(
     }
 }
 
+/// Whether a part of the answer is taken for it: only whoever says so gets one.
+fn accepts_partial(parameters: &Parameters) -> Result<bool, SpaceProblem> {
+    match parameters.one("partial")? {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(SpaceProblem::usage(format!("partial={other:?}: true or false"))),
+    }
+}
+
 /// The versions that its client says it has seen. The same data give the same answer: whoever has it already is told so
 /// without any work.
 fn seen(handle: &SpaceHandle, headers: &HeaderMap, is_read: bool) -> Vec<u64> {
@@ -183,7 +192,9 @@ pub(super) fn respond(door: &HttpState, answered: SpaceResponse, form: Form, is_
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(negotiate::media_type(form)));
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
-    if is_repeatable {
+    if answered.source == AnswerSource::Partial {
+        headers.insert("pace-partial", HeaderValue::from_static("true"));
+    } else if is_repeatable {
         headers.insert(header::ETAG, value(&door.handle.version_name(answered.version)));
         headers.insert("pace-version", HeaderValue::from(answered.version));
     }
@@ -193,6 +204,7 @@ pub(super) fn respond(door: &HttpState, answered: SpaceResponse, form: Form, is_
         AnswerSource::Fresh => "",
         AnswerSource::Shared => ", coalesced",
         AnswerSource::Remembered => ", cached",
+        AnswerSource::Partial => ", partial",
     };
     headers.insert("server-timing", value(&format!("queue;dur={queued:.3}{how}")));
     response

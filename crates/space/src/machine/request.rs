@@ -148,13 +148,15 @@ pub struct RequestOrigin {
     pub patience: Duration,
     /// Who it is, what it wants and what it was promised.
     pub caller: Caller,
+    /// Whether it takes the rows of a `SELECT` that were found when its time was over, or a limit was reached.
+    pub accepts_partial: bool,
 }
 
 impl RequestOrigin {
     /// Somebody with these rights. Its time can only be less than the usual.
     pub fn new(scope: u64, patience: Option<Duration>) -> Self {
         let patience = patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX);
-        Self { scope, patience, caller: Caller::default() }
+        Self { scope, patience, caller: Caller::default(), accepts_partial: false }
     }
 
     /// The same, by this caller.
@@ -209,6 +211,8 @@ pub enum AnswerSource {
     Shared,
     /// It was worked out before, for this question or one that contains it, and nothing that it reads has changed since.
     Remembered,
+    /// It was worked out for this request, and is not all of it: rows that belong to the answer, and not all that do.
+    Partial,
 }
 
 /// No answer.

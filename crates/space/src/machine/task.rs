@@ -32,6 +32,8 @@ pub(crate) struct PendingRequest<R, C> {
     pub(crate) name: Option<Box<QueryName>>,
     pub(crate) began: Timestamp,
     pub(crate) until: Timestamp,
+    /// A part of the answer is better than none.
+    pub(crate) accepts_partial: bool,
     /// What its client is told about pace.
     pub(crate) hints: Hints,
     pub(crate) requester: R,

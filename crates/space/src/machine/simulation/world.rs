@@ -256,8 +256,16 @@ impl SpaceWorld {
         let (class, (name, shape)) = (ask.class(), ask.names(0, (1, 2)));
         let name = name.map(Box::new);
         let until = self.now + [Duration::from_millis(20), Duration::from_secs(10)][self.dice.below(2) as usize];
-        let task =
-            PendingRequest { ask, class, name, began: self.now, until, hints: Hints::default(), requester: visitor };
+        let task = PendingRequest {
+            ask,
+            class,
+            name,
+            began: self.now,
+            until,
+            accepts_partial: false,
+            hints: Hints::default(),
+            requester: visitor,
+        };
         let caller = Caller { client: self.dice.below(4), ..Caller::default() };
         match self.desk.offer(self.now, task, shape, &caller, &mut self.dice) {
             Offered::Waits(side) => {
