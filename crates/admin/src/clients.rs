@@ -8,7 +8,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate_broker::ask::{Answer, Closed, Question};
-use tidegate_core::report::{ClientDetail, ClientReport};
+use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
 
 use crate::ask::{ask, walk};
 use crate::audit::about;
@@ -26,17 +26,30 @@ struct Column {
 
 const COLUMNS: &[Column] = &[
     Column { name: "id", of: |_| 0.0 },
+    Column { name: "trouble", of: |client| trouble(client) },
     Column { name: "rate", of: |client| client.rate.unwrap_or(0.0) },
     Column { name: "delay", of: |client| client.delay.as_secs_f64() },
     Column { name: "state", of: |client| f64::from(client.state as u8) },
     Column { name: "queue", of: |client| client.queued.0 as f64 },
     Column { name: "queue_bytes", of: |client| client.queued.1 as f64 },
     Column { name: "drops", of: |client| view::drops(&client.ledger) as f64 },
+    Column { name: "refused", of: |client| client.ledger.refused() as f64 },
     Column { name: "received", of: |client| client.ledger.received as f64 },
     Column { name: "delivered", of: |client| client.ledger.delivered as f64 },
     Column { name: "bytes", of: |client| (client.ledger.bytes_received + client.ledger.bytes_sent) as f64 },
     Column { name: "subscriptions", of: |client| client.subscriptions as f64 },
 ];
+
+/// Who is worth a look first: those who lose or are held back, then by rate.
+fn trouble(client: &ClientReport) -> f64 {
+    // More than anybody sends in a second.
+    const STEP: f64 = 1e9;
+    let rank = match client.state {
+        ClientState::Ok | ClientState::Away => 0.0,
+        state => f64::from(state as u8),
+    };
+    rank * STEP + client.rate.unwrap_or(0.0)
+}
 
 /// A place in the order: by the column downwards, then by name upwards.
 #[derive(Clone, Debug, PartialEq)]

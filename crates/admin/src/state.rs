@@ -18,7 +18,7 @@ use crate::password::PasswordProof;
 use crate::process_control::{Certificate, ProcessControl};
 use crate::session::Sessions;
 use crate::trace::TraceRecording;
-use crate::watch::Watch;
+use crate::watch::LastLook;
 
 pub(crate) struct AdminState {
     pub(crate) handle: Handle,
@@ -31,7 +31,7 @@ pub(crate) struct AdminState {
     pub(crate) audit: Audit,
     pub(crate) live: Live,
     /// What is wrong, and which alarms are raised.
-    pub(crate) watch: Mutex<Watch>,
+    pub(crate) watch: Mutex<LastLook>,
     /// Places for pages that listen.
     pub(crate) listeners: Arc<Semaphore>,
     /// The recording that is under way.

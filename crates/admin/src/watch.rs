@@ -17,14 +17,14 @@ use crate::alarms::{Alarm, AlarmBoard, AlarmKind};
 use crate::ask::walk;
 use crate::limits::{CALM_TICKS, TOP_ROWS, TOP_SHARE, TOP_TICKS};
 use crate::problem::{Answered, json_of};
-use crate::situation::{Mood, NAMED_MAX, Situation};
+use crate::situation::{Mood, NAMED_MAX, TroubleReport};
 use crate::state::{AdminState, lock};
 use crate::{status, view};
 
 /// What was found at the last look, for whoever asks.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    pub(crate) situation: Arc<Situation>,
+pub(crate) struct LastLook {
+    pub(crate) situation: Arc<TroubleReport>,
     alarms: AlarmBoard,
     /// What the log said last.
     said: Mood,
@@ -55,7 +55,9 @@ impl WatchPace {
 
 /// Whether the counters speak of trouble, or an alarm is being followed.
 pub(crate) fn is_urgent(state: &AdminState, stats: &Stats, before: &Stats) -> bool {
-    let lost = |stats: &Stats| status::lost(stats, LedgerSide::In) + status::lost(stats, LedgerSide::Out);
+    let lost = |stats: &Stats| {
+        status::refused(stats) + status::lost(stats, LedgerSide::In) + status::lost(stats, LedgerSide::Out)
+    };
     let watch = lock(&state.watch);
     lost(stats) != lost(before)
         || stats.clients_held > 0
@@ -99,17 +101,17 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
 }
 
 /// What is known without asking clients.
-fn beside_clients(state: &AdminState) -> Situation {
+fn beside_clients(state: &AdminState) -> TroubleReport {
     let (pressure, bans) = (state.handle.pressure(), state.handle.bans());
     let health = state.handle.store().map(|report| report.health);
-    Situation {
+    TroubleReport {
         level: (pressure.level.number(), pressure.level.name()),
         cause: pressure.cause.map(Cause::name),
         memory: pressure.memory_used as f64 / pressure.memory_max.max(1) as f64,
         disk: health.as_ref().and_then(|health| health.why()).map(str::to_owned),
         bans: bans.len(),
         banned: bans.iter().take(NAMED_MAX).map(banned).collect(),
-        ..Situation::default()
+        ..TroubleReport::default()
     }
 }
 
@@ -124,7 +126,7 @@ fn banned(ban: &Ban) -> String {
 }
 
 /// The log, `$SYS`, metrics, and whoever asks from now on.
-fn tell(state: &AdminState, situation: Situation) {
+fn tell(state: &AdminState, situation: TroubleReport) {
     let mut watch = lock(&state.watch);
     for alarm in watch.alarms.observe(situation.conditions(), state.handle.now()) {
         let (kind, subject, text) = (alarm.kind.name(), &alarm.subject, &alarm.text);

@@ -120,9 +120,13 @@ live.addEventListener("state", () => set(document.getElementById("link"), live.s
 live.on("tick", (tick) => {
   const badge = document.getElementById("level");
   const { level, name } = tick.pressure;
-  const words = `level ${level} ${name}`;
-  if (badge.textContent === words) return;
-  badge.className = `badge ${level === 0 ? "good" : level < 3 ? "warn" : "bad"}`;
+  const { mood } = tick.now;
+  // Calm is said only where nothing is wrong, whatever the level is.
+  const words = level === 0 && mood !== "calm" ? mood : `level ${level} ${name}`;
+  const kind = level > 2 || mood === "trouble" ? "bad" : level > 0 || mood === "notice" ? "warn" : "good";
+  if (badge.textContent === words && badge.classList.contains(kind)) return;
+  badge.className = `badge ${kind}`;
+  badge.title = tick.now.text;
   set(badge, words);
 });
 theme();

@@ -97,7 +97,7 @@ export class Gauge {
     this.arcs.forEach((arc, place) => arc.classList.toggle("on", place === level));
     this.needle.setAttribute("d", `M 75 78 L ${this.point((level + 0.5) / 5, 44)}`);
     set(this.word, `${level} ${name}`);
-    set(this.more, cause ? `because of ${cause}, for ${age} s` : `for ${age} s; nobody is slowed for the broker's sake`);
+    set(this.more, cause ? `because of ${cause}, for ${age} s` : `for ${age} s; the broker itself has room`);
     this.svg.setAttribute("aria-label", `Pressure: level ${level} of 4, ${name}`);
   }
 }

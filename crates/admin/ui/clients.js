@@ -1,13 +1,20 @@
-import { h, set, card, number, bytes, Table, stateBadge, clientLink } from "./dom.js";
+import { h, set, card, number, bytes, delay, Table, stateBadge, clientLink } from "./dom.js";
 import { get, send, repeat } from "./api.js";
 
-const SORTS = [["rate", "rate"], ["delay", "delay"], ["queue", "queue"], ["drops", "losses"], ["received", "received"],
+const SORTS = [["trouble", "trouble"], ["rate", "rate"], ["delay", "delay"], ["queue", "queue"], ["drops", "lost"], ["refused", "refused"], ["received", "received"],
   ["delivered", "delivered"], ["subscriptions", "subscriptions"], ["state", "state"], ["id", "name"]];
-const STATES = [["", "all"], ["ok", "ok"], ["slowed", "slowed"], ["backed-off", "backed-off"], ["paused", "paused"],
+const STATES = [["", "all"], ["ok", "ok"], ["slow", "slow"], ["losing", "losing"], ["slowed", "slowed"], ["backed-off", "backed-off"], ["paused", "paused"],
   ["away", "away"], ["closed", "closed connections"]];
 
 function options(list, chosen) {
   return list.map(([value, words]) => h("option", { value, selected: value === chosen }, words));
+}
+
+// What the classes of the defaults mean; others are named by whoever made them.
+const CLASSES = { high: "rare: served first where something is scarce", normal: "between rare and chatty",
+  low: "chatty: served last where something is scarce" };
+function className(name) {
+  return h("span", { title: CLASSES[name] ?? null }, name ?? "–");
 }
 
 // Rate against the rhythm that was learned, as a bar: full at four times the usual.
@@ -21,7 +28,7 @@ function rhythm(row) {
 }
 
 function list(place, context) {
-  let sort = "rate";
+  let sort = "trouble";
   const filter = h("select", { id: "state" }, options(STATES, ""));
   const order = h("select", { id: "sort" }, options(SORTS, sort));
   const search = h("input", { id: "search", type: "search", placeholder: "part of a name, or a whole one" });
@@ -30,11 +37,12 @@ function list(place, context) {
   const table = new Table([
     { title: "Client", kind: "name", node: (row) => clientLink(row.client_id) },
     { title: "State", node: (row) => stateBadge(row.state), state: (row) => row.state },
-    { title: "Class", text: (row) => row.class ?? "–" },
+    { title: "Class", node: (row) => className(row.class), state: (row) => row.class ?? "–" },
     { title: "Rate of learned /s", num: true, node: rhythm, state: (row) => `${row.rate} ${row.learned_rate}` },
-    { title: "Delay", num: true, text: (row) => (row.delay_ms ? `${number(row.delay_ms)} ms` : "–") },
+    { title: "Delay", num: true, text: (row) => delay(row.delay_ms) },
     { title: "Held", num: true, text: (row) => number(row.held) },
     { title: "Queue", num: true, text: (row) => number(row.queue_messages) },
+    { title: "Refused", num: true, text: (row) => number(row.refused) },
     { title: "Lost", num: true, text: (row) => number(row.drops) },
     { title: "In", num: true, text: (row) => number(row.received) },
     { title: "Out", num: true, text: (row) => number(row.delivered) },
@@ -44,6 +52,7 @@ function list(place, context) {
     { title: "Client", kind: "name", node: (row) => clientLink(row.client_id) },
     { title: "Closed", text: (row) => row.closed_at },
     { title: "Reason", kind: "long", text: (row) => row.reason },
+    { title: "Refused", num: true, text: (row) => number(row.refused) },
     { title: "Lost", num: true, text: (row) => number(row.drops) },
     { title: "In", num: true, text: (row) => number(row.received) },
     { title: "Out", num: true, text: (row) => number(row.delivered) },
@@ -78,7 +87,7 @@ function one(place, context, id) {
   const why = h("pre", { tabindex: "0" }, "…");
   const facts = h("div");
   const problem = h("p", { class: "error", role: "alert" }, "");
-  const rate = h("input", { id: "rate", value: "100/s", size: 8 });
+  const rate = h("input", { id: "rate", value: "", placeholder: "500/s", size: 8 });
   const time = h("select", { id: "time" }, options([["600", "10 minutes"], ["3600", "1 hour"], ["86400", "1 day"]], "3600"));
   const path = `clients/${encodeURIComponent(id)}`;
   const actions = context.may("operator") ? card("Do something about it", "c4",
@@ -101,11 +110,13 @@ function one(place, context, id) {
     const answer = await get(`${path}/why`);
     if (why.textContent !== answer.text) set(why, answer.text);
     const row = answer.client;
+    // What `why` would propose: the usual rate with room.
+    if (!rate.value && row?.learned_rate) rate.value = `${Math.ceil(2 * row.learned_rate)}/s`;
     if (!row) return set(facts, h("p", { class: "quiet" }, "It was never let in."));
     const filters = (row.filters ?? []).map((it) => h("li", {}, `${it.filter} (QoS ${it.qos})`));
     set(facts, h("div", { class: "figures" }, [
       ["state", stateBadge(answer.state)], ["user", row.user ?? "–"], ["address", row.address], ["listener", row.listener],
-      ["protocol", row.protocol ? `MQTT ${row.protocol}` : "–"], ["class", row.class ?? "–"],
+      ["protocol", row.protocol ? `MQTT ${row.protocol}` : "–"], ["class", className(row.class)],
       ["since", row.connected_since ?? "–"], ["queue", `${number(row.queue_messages)} (${bytes(row.queue_bytes)})`],
       ["bytes in, out", `${bytes(row.bytes_received)}, ${bytes(row.bytes_sent)}`],
     ].map(([name, value]) => h("div", { class: "figure" }, value, h("br"), h("span", {}, name)))),

@@ -54,7 +54,14 @@ export function span(seconds) {
   return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
 }
 
-const STATES = { ok: ["good", "ok"], away: ["quiet", "away"], slowed: ["warn", "slowed"],
+// Milliseconds as one says them.
+export function delay(ms) {
+  if (!ms) return "–";
+  return ms < 10000 ? `${Math.round(ms)} ms` : span(ms / 1000);
+}
+
+const STATES = { ok: ["good", "ok"], away: ["quiet", "away"], slow: ["warn", "slow"], losing: ["bad", "losing"],
+  slowed: ["warn", "slowed"],
   "backed-off": ["bad", "backed-off"], paused: ["bad", "paused"], closed: ["quiet", "closed"], banned: ["bad", "banned"],
   open: ["good", "open"], failed: ["bad", "failed"], draining: ["warn", "draining"] };
 

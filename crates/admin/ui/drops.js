@@ -14,15 +14,17 @@ function show(place) {
   const all = h("input", { type: "checkbox", id: "all" });
   const reasons = new Table([
     { title: "Reason", kind: "name", text: (row) => row.reason },
+    { title: "Word", text: (row) => row.word },
     { title: "Side", text: (row) => SIDES[row.side] ?? row.side },
     { title: "Messages", num: true, text: (row) => number(row.messages) },
     { title: "Now /s", num: true, text: (row) => number(row.rate) },
     { title: "Meaning", kind: "long", text: (row) => row.meaning },
-  ], { empty: "Nothing was lost since the start." });
+  ], { empty: "Nothing was lost or refused since the start." });
   const worst = new Table([
     { title: "Client", kind: "name", node: (row) => clientLink(row.client_id) },
     { title: "State", node: (row) => stateBadge(row.state), state: (row) => row.state },
-    { title: "Not taken of it", num: true, text: (row) => number(row.lost_in) },
+    { title: "Refused", num: true, text: (row) => number(row.refused) },
+    { title: "Lost of its own", num: true, text: (row) => number(row.lost_in) },
     { title: "Lost for it", num: true, text: (row) => number(row.lost_out) },
   ], { empty: "Nobody lost anything." });
   const save = h("button", { type: "button" }, "Save as JSON");
@@ -33,7 +35,7 @@ function show(place) {
     link.click();
     URL.revokeObjectURL(link.href);
   });
-  set(place, problem, h("div", { class: "grid" },
+  set(place, problem, h("p", { class: "small quiet" }, "Refused: its sender was told and still has it. Lost: nobody was told."), h("div", { class: "grid" },
     card("The ledger", "", sums, h("div", { class: "row" }, save)),
     card("By reason", "c8", h("label", { class: "small quiet" }, all, " also reasons that have not occurred"), reasons.element),
     card("Who lost the most", "c4", worst.element)));

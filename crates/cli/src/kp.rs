@@ -55,7 +55,8 @@ pub(crate) fn run(args: &KpArgs) -> Result<u8> {
 }
 
 async fn act(args: &KpArgs) -> Result<()> {
-    let space = Space::connect(&args.at).await.map_err(KpError)?;
+    let password = crate::arguments::password(std::env::var("TIDEGATE_PASSWORD").ok().as_deref())?;
+    let space = Space::connect(&with_password(&args.at, password.as_deref())).await.map_err(KpError)?;
     match &args.command {
         KpCommand::Insert(of) => {
             for batch in batches(of, false)? {
@@ -70,8 +71,9 @@ async fn act(args: &KpArgs) -> Result<()> {
         KpCommand::Update { sparql } => space.update(sparql).await.map_err(KpError)?,
         KpCommand::Query { sparql } => {
             let mut out = std::io::stdout().lock();
+            let order = columns(sparql);
             for row in space.query(sparql).await.map_err(KpError)? {
-                print_row(&mut out, "", &row, args.json)?;
+                print_row(&mut out, "", &row, &order, args.json)?;
             }
         }
         KpCommand::Subscribe(how) => follow(&space, how, args.json, false).await?,
@@ -104,11 +106,30 @@ fn batches(args: &TripleArgs, is_pattern: bool) -> Result<Box<dyn Iterator<Item 
             })))
         }
         [subject, predicate, object] => {
+            check_terms(subject, predicate, object, is_pattern)?;
             let one = triple(subject, predicate, object, is_pattern);
             Ok(Box::new(std::iter::once(Ok(vec![one]))))
         }
         _ => Err(anyhow::anyhow!("a triple has three terms").context(Usage)),
     }
+}
+
+/// Subject and predicate are IRIs: without a colon somebody meant something else, and hears what to type.
+fn check_terms(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Result<()> {
+    let is_term = |text: &str| text.contains(':') || (is_pattern && text == "*");
+    let mended = |text: &str| if is_term(text) { text.to_owned() } else { format!("urn:{text}") };
+    let Some(wrong) = [subject, predicate].into_iter().find(|text| !is_term(text)) else { return Ok(()) };
+    let verb = if is_pattern { "remove" } else { "insert" };
+    let words = [&mended(subject), &mended(predicate), object].map(|word| {
+        let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "/._-+:=@%".contains(c));
+        if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    });
+    let problem = format!(
+        "{wrong:?} is no subject or predicate: those are IRIs, which have a colon (urn:lamp, http://example.org/lamp); an \
+         object is a literal, or an IRI in <>; try:  tidegate kp {verb} {}",
+        words.join(" ")
+    );
+    Err(anyhow::anyhow!(problem).context(Usage))
 }
 
 fn triple(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Triple<'static> {
@@ -131,12 +152,12 @@ async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool
     let query = query.detector(how.detector).initial(how.initial);
     let query = if how.poll { query.poll() } else { query };
     let mut query = query.open().await.map_err(KpError)?;
-    let mut changes = 0;
+    let (mut changes, order) = (0, columns(&how.sparql));
     while how.count.is_none_or(|count| changes < count) {
         match next(&mut query, with_pacer).await {
             KpEvent::Change(change) => {
                 changes += 1;
-                print_change(&change, is_json)?;
+                print_change(&change, &order, is_json)?;
             }
             KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError)?, is_json)?,
             KpEvent::Over => break,
@@ -159,7 +180,7 @@ async fn next(query: &mut PersistentQuery, with_pacer: bool) -> KpEvent {
     tokio::time::timeout(GLANCE, change).await.unwrap_or(KpEvent::Glance)
 }
 
-fn print_change(change: &ResultChange, is_json: bool) -> Result<()> {
+fn print_change(change: &ResultChange, order: &[String], is_json: bool) -> Result<()> {
     // Written as a whole, so that a line is never half of one.
     let mut out = std::io::stdout().lock();
     let source = match change.source {
@@ -178,20 +199,50 @@ fn print_change(change: &ResultChange, is_json: bool) -> Result<()> {
         }
         for (sign, rows) in [("- ", &change.removed), ("+ ", &change.added)] {
             for row in rows {
-                print_row(&mut out, sign, row, false)?;
+                print_row(&mut out, sign, row, order, false)?;
             }
         }
     }
     Ok(out.flush()?)
 }
 
-fn print_row(out: &mut impl Write, sign: &str, row: &Row, is_json: bool) -> Result<()> {
+fn print_row(out: &mut impl Write, sign: &str, row: &Row, order: &[String], is_json: bool) -> Result<()> {
     if is_json {
         writeln!(out, "{}", binding(row))?;
     } else {
-        writeln!(out, "{sign}{}", harmless(&row.to_string()))?;
+        let place = |name: &str| order.iter().position(|other| other == name).unwrap_or(usize::MAX);
+        let mut bindings: Vec<(&str, &Term)> = row.iter().collect();
+        bindings.sort_by_key(|(name, _)| place(name));
+        // One binding at a time is how a row is written, whatever its order.
+        let parts = bindings.into_iter().map(|(name, term)| Row::new([(name.into(), term.clone())]).to_string());
+        writeln!(out, "{sign}{}", harmless(&parts.collect::<Vec<_>>().join(", ")))?;
     }
     Ok(())
+}
+
+/// The variables of a query in the order in which it names them: so a row is read as the query is.
+fn columns(sparql: &str) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for part in sparql.split(['?', '$']).skip(1) {
+        let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if !name.is_empty() && !columns.contains(&name) {
+            columns.push(name);
+        }
+    }
+    columns
+}
+
+/// The address with the password of the environment, if it names a user and no password.
+fn with_password(url: &str, password: Option<&str>) -> String {
+    let (Some((scheme, rest)), Some(password)) = (url.split_once("://"), password) else { return url.to_owned() };
+    let end = rest.find('/').unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@') {
+        Some((user, _)) if !user.contains(':') => {
+            let password = tidegate_program::escaped(password);
+            format!("{scheme}://{user}:{password}{}", &rest[user.len()..])
+        }
+        _ => url.to_owned(),
+    }
 }
 
 /// A row as SPARQL's JSON has it.
@@ -250,6 +301,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn columns_come_as_the_query_names_them() {
+        assert_eq!(columns("SELECT * { ?s ?p ?o }"), ["s", "p", "o"]);
+        assert_eq!(columns("SELECT ?z (COUNT(?a) AS ?n) { ?a <urn:p> $z }"), ["z", "a", "n"]);
+        let row = Row::new(["o", "p", "s"].map(|name| (name.into(), Term::Uri(format!("urn:{name}")))));
+        let mut out = Vec::new();
+        print_row(&mut out, "", &row, &columns("SELECT * { ?s ?p ?o }"), false).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "?s = <urn:s>, ?p = <urn:p>, ?o = <urn:o>\n");
+    }
+
+    #[test]
+    fn a_password_of_the_environment_is_added_where_a_user_has_none() {
+        assert_eq!(with_password("http://ann@h:1/", Some("a b")), "http://ann:a%20b@h:1/");
+        assert_eq!(with_password("http://ann:x@h:1", Some("y")), "http://ann:x@h:1");
+        assert_eq!(with_password("http://h:1/@", Some("y")), "http://h:1/@");
+    }
+
+    #[test]
     fn terms_are_read_as_they_are_written() {
         let one = triple("urn:a", "<urn:p>", "21.5", false);
         assert_eq!((one.subject, one.predicate), (TripleNode::Uri("urn:a".into()), TripleNode::Uri("urn:p".into())));
@@ -257,6 +325,11 @@ mod tests {
         assert_eq!(triple("a", "b", "<urn:o>", false).object, TripleNode::Uri("urn:o".into()));
         assert!(triple("*", "b", "*", true).is_pattern());
         assert!(!triple("*", "b", "*", false).is_pattern());
+        let wrong = check_terms("lamp", "urn:state", "on now", false).unwrap_err();
+        assert!(wrong.is::<Usage>(), "{wrong:#}");
+        let words = format!("{wrong:#}");
+        assert!(words.ends_with("try:  tidegate kp insert urn:lamp urn:state 'on now'"), "{words}");
+        assert!(check_terms("*", "urn:p", "*", true).is_ok() && check_terms("*", "urn:p", "*", false).is_err());
         let two = TripleArgs { terms: vec!["a".into(), "b".into()] };
         assert!(batches(&two, false).err().is_some_and(|error| error.is::<Usage>()));
     }

@@ -64,6 +64,8 @@ fn main() -> ExitCode {
     };
     match run(cli) {
         Ok(code) => ExitCode::from(code),
+        // Whoever stops reading (`| head`) has seen enough.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             if !is_quiet {
                 print_error(&error);
@@ -71,6 +73,12 @@ fn main() -> ExitCode {
             ExitCode::from(code_of(&error))
         }
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    // Connections end in errors of the client, which name it.
+    error.downcast_ref::<ClientError>().is_none() && io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 fn run(cli: Cli) -> Result<u8> {
@@ -91,6 +99,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Why(args)) => operate::why(&args),
         Some(Command::Clients(args)) => operate::clients(&args),
         Some(Command::Drops(args)) => operate::drops(&args),
+        Some(Command::Alarms(args)) => operate::alarms(&args),
         Some(Command::Limits(args)) => operate::limits(&args),
         Some(Command::Ban(args)) => operate::ban(&args),
         Some(Command::Kick(args)) => operate::kick(&args),

@@ -1,5 +1,8 @@
 //! `tidegate pub`: messages from the command line, a file or standard input, each seen through to its acknowledgement.
-//! With several messages (`-l`, `--repeat`) it comes back when the connection breaks, as mosquitto_pub does.
+//! With several messages (`-l`, `--repeat`) it comes back when the connection breaks, as mosquitto_pub does. What the broker
+//! refuses with a time to come back (MQTT 5) is sent again then, a few times.
+
+mod due;
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Read};
@@ -13,6 +16,7 @@ use crate::arguments::PubArgs;
 use crate::client::again::come_back;
 use crate::client::{BlockingClient, ClientError, Happened};
 use crate::target::{self, ConnectTarget};
+use due::{DueTimes, TRIES_MAX};
 use tidegate_program::{Stop, Usage};
 
 /// What is to be published.
@@ -86,7 +90,7 @@ impl PayloadSource {
 /// Publishes everything; the exit code.
 pub(crate) fn run(args: &PubArgs) -> Result<u8> {
     let ConnectTarget { target, hello, topic } = ConnectTarget::of(&args.connect)?;
-    let mut work = UnsentWork::new(Publishing::of(args, topic.as_deref())?);
+    let mut work = UnsentWork::new(Publishing::of(args, topic.as_deref())?, args.connect.quiet);
     let stop = Stop::on_signals()?;
     let window = args.max_inflight.unwrap_or(WINDOW_MAX);
     let connect = || {
@@ -113,7 +117,15 @@ pub(crate) fn run(args: &PubArgs) -> Result<u8> {
         };
     }
     client.disconnect();
-    match work.refused {
+    if work.refusals.given_up > 0 {
+        if !args.connect.quiet {
+            let count = work.refusals.given_up;
+            let what = if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") };
+            eprintln!("error: {what} refused {TRIES_MAX} times, each with a time to come back, and given up");
+        }
+        return Ok(1);
+    }
+    match work.refusals.last {
         None => Ok(0),
         Some(reason) => {
             if !args.connect.quiet {
@@ -134,36 +146,51 @@ struct UnsentWork {
     topic: String,
     qos: QoS,
     retain: bool,
-    delay: Duration,
+    due: DueTimes,
     /// Where new ones come from, until there are no more.
     payloads: Option<Receiver<Vec<u8>>>,
     /// There is more than one message: worth coming back for.
     is_long: bool,
-    /// To be sent before anything new: their connection broke.
-    again: VecDeque<Vec<u8>>,
-    under_way: VecDeque<(PacketId, Vec<u8>)>,
-    not_before: Instant,
+    /// To be sent before anything new: their connection broke, or they were refused with a time to come back.
+    again: VecDeque<TriedPayload>,
+    under_way: VecDeque<(PacketId, TriedPayload)>,
     /// A message was done on this connection, as far as its quality of service can tell.
     has_progress: bool,
-    refused: Option<ReasonCode>,
+    refusals: PublishRefusals,
+}
+
+/// What the broker did not take.
+#[derive(Debug)]
+struct PublishRefusals {
+    /// The last one without a time to come back.
+    last: Option<ReasonCode>,
+    /// Messages that were refused too often.
+    given_up: u64,
+    is_quiet: bool,
+}
+
+/// A payload, and how often it was refused with a time to come back.
+#[derive(Debug)]
+struct TriedPayload {
+    payload: Vec<u8>,
+    refusals: u32,
 }
 
 impl UnsentWork {
-    fn new(publishing: Publishing) -> Self {
+    fn new(publishing: Publishing, is_quiet: bool) -> Self {
         let Publishing { topic, qos, retain, source, delay } = publishing;
         let is_long = !matches!(source, PayloadSource::Payload(_, 0..=1));
         Self {
             topic,
             qos,
             retain,
-            delay,
+            due: DueTimes::new(delay, Instant::now()),
             payloads: Some(source.payloads()),
             is_long,
             again: VecDeque::new(),
             under_way: VecDeque::new(),
-            not_before: Instant::now(),
             has_progress: false,
-            refused: None,
+            refusals: PublishRefusals { last: None, given_up: 0, is_quiet },
         }
     }
 
@@ -176,34 +203,58 @@ impl UnsentWork {
         while !self.is_done() && !stop.is_wanted() {
             let now = Instant::now();
             let may_send = (self.payloads.is_some() || !self.again.is_empty()) && client.has_room();
-            if may_send && now >= self.not_before {
-                if let Some(payload) = self.next_payload() {
-                    self.send(client, payload)?;
-                    self.not_before = now + self.delay;
+            if may_send && now >= self.due.next() {
+                if let Some(next) = self.next_payload() {
+                    self.send(client, next)?;
+                    self.due.sent(now);
                     continue;
                 }
                 if self.is_done() {
                     break;
                 }
             }
-            let deadline = may_send.then(|| now.max(self.not_before));
-            if let Happened::Published(id, reason) = client.next(deadline).map_err(|error| client.explain(error))? {
-                self.under_way.retain(|(other, _)| *other != id);
-                self.has_progress = true;
-                self.refused = Some(reason).filter(|reason| reason.is_failure()).or(self.refused);
+            let deadline = may_send.then(|| now.max(self.due.next()));
+            let happened = client.next(deadline).map_err(|error| client.explain(error))?;
+            if let Happened::Published(id, reason, retry_after) = happened {
+                self.finish(id, reason, retry_after, Instant::now());
             }
         }
         Ok(())
     }
 
-    fn next_payload(&mut self) -> Option<Vec<u8>> {
-        if let Some(payload) = self.again.pop_front() {
-            return Some(payload);
+    /// A message has its answer.
+    fn finish(&mut self, id: PacketId, reason: ReasonCode, retry_after: Option<Duration>, now: Instant) {
+        let place = self.under_way.iter().position(|(other, _)| *other == id);
+        let done = place.and_then(|place| self.under_way.remove(place));
+        self.has_progress = true;
+        if !reason.is_failure() {
+            return;
+        }
+        let (Some((_, mut tried)), Some(wait)) = (done, retry_after) else {
+            self.refusals.last = Some(reason);
+            return;
+        };
+        tried.refusals += 1;
+        if tried.refusals >= TRIES_MAX {
+            self.refusals.given_up += 1;
+            return;
+        }
+        if self.due.wait(wait, now) && !self.refusals.is_quiet {
+            let (name, next) = (reason.name(), tried.refusals + 1);
+            let left = self.due.next().saturating_duration_since(now);
+            eprintln!("refused ({name}): sent again in {:.1} s, try {next} of {TRIES_MAX}", left.as_secs_f64());
+        }
+        self.again.push_back(tried);
+    }
+
+    fn next_payload(&mut self) -> Option<TriedPayload> {
+        if let Some(tried) = self.again.pop_front() {
+            return Some(tried);
         }
         // Nothing to hear from the broker: wait for input, but not so long that a ping or a signal is missed.
         let patience = if self.under_way.is_empty() { Duration::from_millis(100) } else { GLANCE };
         match self.payloads.as_ref()?.recv_timeout(patience) {
-            Ok(payload) => Some(payload),
+            Ok(payload) => Some(TriedPayload { payload, refusals: 0 }),
             Err(RecvTimeoutError::Disconnected) => {
                 self.payloads = None;
                 None
@@ -212,12 +263,12 @@ impl UnsentWork {
         }
     }
 
-    fn send(&mut self, client: &mut BlockingClient, payload: Vec<u8>) -> Result<()> {
-        match client.publish(&self.topic, &payload, self.qos, self.retain) {
-            Ok(Some(id)) => self.under_way.push_back((id, payload)),
+    fn send(&mut self, client: &mut BlockingClient, next: TriedPayload) -> Result<()> {
+        match client.publish(&self.topic, &next.payload, self.qos, self.retain) {
+            Ok(Some(id)) => self.under_way.push_back((id, next)),
             Ok(None) => self.has_progress = true,
             Err(error) => {
-                self.again.push_front(payload);
+                self.again.push_front(next);
                 return Err(client.explain(error).into());
             }
         }
@@ -238,8 +289,8 @@ impl UnsentWork {
 
     /// What was under way is sent again on the next connection, first and in order: it may arrive twice, never not at all.
     fn start_again(&mut self) {
-        for (_, payload) in self.under_way.drain(..).rev() {
-            self.again.push_front(payload);
+        for (_, tried) in self.under_way.drain(..).rev() {
+            self.again.push_front(tried);
         }
         self.has_progress = false;
     }

@@ -226,7 +226,7 @@ fn session(client: &mut BlockingClient, subscribing: &mut Subscribing, stop: &St
             }
             // With nothing but -U that was all.
             Happened::Unsubscribed if subscribing.filters.is_empty() => return Ok(SubscribeEnd::Done(0)),
-            Happened::Published(_, reason) if reason.is_failure() => {
+            Happened::Published(_, reason, _) if reason.is_failure() => {
                 eprintln!("error: a retained message was not deleted: {} (0x{:02x})", reason.name(), reason.code());
             }
             Happened::Unsubscribed | Happened::Published(..) | Happened::Nothing => {}

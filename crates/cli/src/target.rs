@@ -69,7 +69,7 @@ impl ConnectTarget {
             keep_alive: args.keepalive,
             user: args.username.clone().or(url.user),
             password: match args.pw.clone().or(url.password) {
-                None => password_of_file(std::env::var_os(PASSWORD_FILE))?,
+                None => password_of_environment()?,
                 given => given,
             },
             will: will(args)?,
@@ -100,6 +100,11 @@ fn made_up_id(prefix: Option<&str>, version: Version) -> String {
 
 /// Names a file whose first line is the password: what stands there is in no list of processes or variables.
 const PASSWORD_FILE: &str = "TIDEGATE_PASSWORD_FILE";
+
+/// The password in the file that the environment names, if it names one.
+pub(crate) fn password_of_environment() -> Result<Option<String>> {
+    password_of_file(std::env::var_os(PASSWORD_FILE))
+}
 
 fn password_of_file(path: Option<std::ffi::OsString>) -> Result<Option<String>> {
     let Some(path) = path else { return Ok(None) };

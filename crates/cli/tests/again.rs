@@ -81,3 +81,56 @@ fn a_message_that_costs_the_connection_is_not_sent_for_ever() {
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert!(said.contains("-V 5 would say why"), "{said}");
 }
+
+/// A publisher of one message at QoS 1 in MQTT 5, welcomed.
+fn publisher_v5() -> (Child, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port().to_string();
+    let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["pub", "-h", "127.0.0.1", "-p", &port, "-t", "t", "-q", "1", "-V", "5", "-m", "a"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("pub runs");
+    let (mut stream, _) = listener.accept().expect("a client");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    assert_eq!(packet(&mut stream)[0], 0x10, "CONNECT");
+    stream.write_all(b"\x20\x03\x00\x00\x00").expect("CONNACK");
+    (child, stream)
+}
+
+/// Takes the message, and refuses it with a time to come back.
+fn refuse(stream: &mut TcpStream) {
+    let packet = packet(stream);
+    assert_eq!((packet[0] >> 4, packet.last()), (3, Some(&b'a')), "PUBLISH: {packet:?}");
+    let hint = b"\x26\x00\x13pace-retry-after-ms\x00\x0220";
+    let mut answer = vec![0x40, 4 + hint.len() as u8, packet[5], packet[6], 0x97, hint.len() as u8];
+    answer.extend(hint);
+    stream.write_all(&answer).expect("PUBACK");
+}
+
+#[test]
+fn what_is_refused_with_a_time_to_come_back_comes_again() {
+    let (child, mut stream) = publisher_v5();
+    refuse(&mut stream);
+    refuse(&mut stream);
+    let packet_again = packet(&mut stream);
+    stream.write_all(&[0x40, 2, packet_again[5], packet_again[6]]).expect("PUBACK");
+    assert_eq!(packet(&mut stream)[0], 0xe0, "DISCONNECT");
+    let output = child.wait_with_output().expect("pub ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("try 2 of 5") && said.contains("try 3 of 5"), "{said}");
+}
+
+#[test]
+fn who_is_refused_five_times_gives_up_and_says_so() {
+    let (child, mut stream) = publisher_v5();
+    for _ in 0..5 {
+        refuse(&mut stream);
+    }
+    assert_eq!(packet(&mut stream)[0], 0xe0, "DISCONNECT");
+    let output = child.wait_with_output().expect("pub ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 message was refused 5 times"), "{said}");
+}

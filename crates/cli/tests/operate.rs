@@ -94,7 +94,12 @@ fn limits_and_bans_are_set_listed_and_removed() {
     assert_eq!(broker.ask(&["limits", "unset", "meter-17"]).status.code(), Some(1));
     assert_eq!(broker.ask(&["limits", "set", "meter-17", "rate=fast"]).status.code(), Some(2));
 
-    broker.told(&["ban", "add", "meter-17", "--for", "10m", "--reason", "too loud"]);
+    let added = broker.told(&["ban", "add", "meter-17", "--for", "10m", "--reason", "too loud"]);
+    assert_eq!(
+        added,
+        "kept out for 10 min: client \"meter-17\"; nobody of that name is connected now: it holds for who comes\n"
+    );
+    assert_eq!(broker.ask(&["ban", "add", "*"]).status.code(), Some(2), "no pattern");
     assert!(broker.told(&["ban"]).contains("too loud"));
     let why = broker.told(&["why", "meter-17"]);
     assert!(why.starts_with("client \"meter-17\" is banned for") && why.contains("too loud"), "{why}");

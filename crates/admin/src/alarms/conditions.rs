@@ -1,7 +1,7 @@
 //! Which conditions a situation has: strong enough to raise an alarm, or weak and enough to keep one.
 
 use super::AlarmKind;
-use crate::situation::Situation;
+use crate::situation::TroubleReport;
 use crate::why::words::per_second;
 
 /// Parts of a queue: from the first on an alarm is raised, below the second it may be cleared. The same for memory.
@@ -20,7 +20,7 @@ pub(crate) struct Condition {
     pub(crate) is_strong: bool,
 }
 
-impl Situation {
+impl TroubleReport {
     /// What of it alarms are about.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let strong =

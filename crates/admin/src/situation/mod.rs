@@ -22,13 +22,16 @@ const GUILTY_PART: f64 = 0.2;
 /// So many times what is usual is a flood.
 pub(crate) const FLOOD_FACTOR: f64 = 2.0;
 
+/// Messages a second of a newcomer that are nobody's usual traffic while others wait.
+const NEWCOMER_RATE_MAX: f64 = 100.0;
+
 /// Everything that is wrong.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Situation {
+pub(crate) struct TroubleReport {
     /// Publishers that send too much, or have to wait, the worst first.
-    pub(crate) publishers: Vec<PublisherTrouble>,
+    pub(crate) publishers: Vec<TroubledPublisher>,
     /// Receivers that lose or are slow, the worst first.
-    pub(crate) receivers: Vec<ReceiverTrouble>,
+    pub(crate) receivers: Vec<TroubledReceiver>,
     /// How many publishers are refused, not read or have to wait.
     pub(crate) held_back: usize,
     /// How many receivers lose, and how many are slow and do not lose.
@@ -48,18 +51,20 @@ pub(crate) struct Situation {
 
 /// A publisher that sends too much, or has to wait.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PublisherTrouble {
+pub(crate) struct TroubledPublisher {
     pub(crate) client_id: Arc<str>,
     pub(crate) state: ClientState,
     pub(crate) rate: f64,
     pub(crate) usual: Option<f64>,
+    /// Whether it is held back for its rate, and not for want of memory or a disk that is slow.
+    pub(crate) is_for_rate: bool,
     /// Whose queue its messages fill.
     pub(crate) fills: Option<Arc<str>>,
 }
 
 /// A receiver that takes too little.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ReceiverTrouble {
+pub(crate) struct TroubledReceiver {
     pub(crate) client_id: Arc<str>,
     pub(crate) is_losing: bool,
     pub(crate) loss_rate: f64,
@@ -69,10 +74,11 @@ pub(crate) struct ReceiverTrouble {
     crowding: Vec<(u64, u64)>,
 }
 
-impl PublisherTrouble {
+impl TroubledPublisher {
     fn of(client: &ClientReport, fills: Option<Arc<str>>) -> Self {
         let (client_id, usual) = (Arc::clone(&client.client_id), usual_of(client));
-        Self { client_id, state: client.state, rate: client.rate.unwrap_or(0.0), usual, fills }
+        let is_for_rate = client.publisher.is_some_and(|publisher| publisher.slowed_since.is_some());
+        Self { client_id, state: client.state, rate: client.rate.unwrap_or(0.0), usual, is_for_rate, fills }
     }
 
     /// How many times its usual rate it sends; none while nothing is usual, or it is not read.
@@ -81,8 +87,13 @@ impl PublisherTrouble {
     }
 
     /// Whether it sends more than it should. Of one that is not read nobody knows what it sends: it sends more than is taken.
+    /// Of a newcomer nobody knows what it should: it floods if somebody suffers, if it was refused, or sends very much.
     pub(crate) fn is_flooding(&self) -> bool {
-        self.state == ClientState::Paused || self.factor().is_none_or(|factor| factor > FLOOD_FACTOR)
+        match (self.state, self.factor()) {
+            (ClientState::Paused, _) => self.is_for_rate || self.fills.is_some(),
+            (_, Some(factor)) => factor > FLOOD_FACTOR,
+            (state, None) => self.fills.is_some() || state == ClientState::BackedOff || self.rate >= NEWCOMER_RATE_MAX,
+        }
     }
 
     fn weight(&self) -> (bool, f64) {
@@ -95,19 +106,19 @@ pub(crate) fn usual_of(client: &ClientReport) -> Option<f64> {
     client.publisher.and_then(|publisher| publisher.usual).or_else(|| view::learned_rate(client))
 }
 
-impl Situation {
+impl TroubleReport {
     /// One client, as it is now.
     pub(crate) fn note(&mut self, client: &ClientReport) {
         if client.state.is_held_back() {
             self.held_back += 1;
-            insert(&mut self.publishers, PublisherTrouble::of(client, None), PublisherTrouble::weight);
+            insert(&mut self.publishers, TroubledPublisher::of(client, None), TroubledPublisher::weight);
         }
         let receiver = &client.receiver;
         if receiver.is_losing || receiver.is_slow {
             self.losing += usize::from(receiver.is_losing);
             self.slow += usize::from(!receiver.is_losing);
             let crowding = receiver.crowding.iter().map(|flow| (flow.origin, flow.lost)).collect();
-            let trouble = ReceiverTrouble {
+            let trouble = TroubledReceiver {
                 client_id: Arc::clone(&client.client_id),
                 is_losing: receiver.is_losing,
                 loss_rate: receiver.loss_rate,
@@ -134,16 +145,16 @@ impl Situation {
     /// A client that is to blame: it fills the queue of this receiver. Who sends what is usual for it is not called a
     /// flooder for a receiver that is too slow.
     pub(crate) fn note_blamed(&mut self, client: &ClientReport, receiver: &Arc<str>) {
-        let trouble = PublisherTrouble::of(client, Some(Arc::clone(receiver)));
+        let trouble = TroubledPublisher::of(client, Some(Arc::clone(receiver)));
         if let Some(known) = self.publishers.iter_mut().find(|known| known.client_id == trouble.client_id) {
             known.fills = trouble.fills;
         } else if trouble.is_flooding() {
-            insert(&mut self.publishers, trouble, PublisherTrouble::weight);
+            insert(&mut self.publishers, trouble, TroubledPublisher::weight);
         }
     }
 
     /// Publishers that send more than they should.
-    pub(crate) fn flooders(&self) -> impl Iterator<Item = &PublisherTrouble> {
+    pub(crate) fn flooders(&self) -> impl Iterator<Item = &TroubledPublisher> {
         self.publishers.iter().filter(|publisher| publisher.is_flooding())
     }
 }

@@ -3,7 +3,7 @@
 
 use tidegate_core::report::ClientState;
 
-use super::{PublisherTrouble, ReceiverTrouble, Situation};
+use super::{TroubleReport, TroubledPublisher, TroubledReceiver};
 use crate::why::words::{number, per_second, quoted};
 
 /// Clients of a kind that are named in the sentence; the rest is counted.
@@ -44,13 +44,13 @@ pub(crate) struct Sentence {
     pub(crate) client: Option<String>,
 }
 
-impl Situation {
+impl TroubleReport {
     /// In one sentence.
     pub(crate) fn sentence(&self) -> Sentence {
         let mut parts = Vec::new();
-        let flooders: Vec<&PublisherTrouble> = self.flooders().collect();
-        parts.extend(named(&flooders, "more publishers send too much", PublisherTrouble::in_words));
-        let (losing, slow): (Vec<&ReceiverTrouble>, Vec<&ReceiverTrouble>) =
+        let flooders: Vec<&TroubledPublisher> = self.flooders().collect();
+        parts.extend(named(&flooders, "more publishers send too much", TroubledPublisher::in_words));
+        let (losing, slow): (Vec<&TroubledReceiver>, Vec<&TroubledReceiver>) =
             self.receivers.iter().partition(|receiver| receiver.is_losing);
         parts.extend(named(&losing, "more receivers lose messages", |it| {
             let lost = per_second(it.loss_rate);
@@ -66,7 +66,7 @@ impl Situation {
             }));
         }
         let waiting = self.publishers.iter().filter(|publisher| !publisher.is_flooding()).collect::<Vec<_>>();
-        parts.extend(named(&waiting, "more publishers have to wait", PublisherTrouble::in_words));
+        parts.extend(named(&waiting, "more publishers have to wait", TroubledPublisher::in_words));
         parts.extend(self.disk.clone());
         if self.level.0 > 0 {
             let cause = self.cause.map(|cause| format!(" because of {cause}")).unwrap_or_default();
@@ -107,10 +107,10 @@ fn named<T>(all: &[&T], more: &str, words: impl Fn(&T) -> String) -> Vec<String>
     parts
 }
 
-impl PublisherTrouble {
+impl TroubledPublisher {
     /// What it does, and what is done about it.
     pub(crate) fn in_words(&self) -> String {
-        let PublisherTrouble { client_id, state, rate, usual, fills } = self;
+        let TroubledPublisher { client_id, state, rate, usual, fills, .. } = self;
         let rate = per_second(*rate);
         let sends = match (usual, self.factor()) {
             _ if *state == ClientState::Paused => {

@@ -2,31 +2,31 @@
 
 use super::*;
 
-fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>) -> PublisherTrouble {
-    PublisherTrouble { client_id: client_id.into(), state, rate, usual, fills: None }
+fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>) -> TroubledPublisher {
+    TroubledPublisher { client_id: client_id.into(), state, rate, usual, is_for_rate: true, fills: None }
 }
 
-fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> ReceiverTrouble {
+fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> TroubledReceiver {
     let lost = (loss_rate * 10.0) as u64;
     let (client_id, is_losing) = (client_id.into(), loss_rate > 0.0);
-    ReceiverTrouble { client_id, is_losing, loss_rate, lost, fill, crowding: vec![(7, lost)] }
+    TroubledReceiver { client_id, is_losing, loss_rate, lost, fill, crowding: vec![(7, lost)] }
 }
 
 #[test]
 fn nothing_wrong_is_calm() {
-    let sentence = Situation::default().sentence();
+    let sentence = TroubleReport::default().sentence();
     assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Calm, ""));
     assert_eq!(sentence.text, "calm: nobody floods, nobody loses messages, nobody is banned");
 }
 
 #[test]
 fn who_floods_who_loses_and_what_to_type() {
-    let situation = Situation {
+    let situation = TroubleReport {
         publishers: vec![publisher("meter-17", ClientState::BackedOff, 400.0, Some(6.5))],
         receivers: vec![receiver("historian", 37.0, 1.0)],
         bans: 1,
         banned: vec!["\"pest\"".to_owned()],
-        ..Situation::default()
+        ..TroubleReport::default()
     };
     let sentence = situation.sentence();
     assert_eq!(
@@ -42,7 +42,7 @@ fn a_newcomer_that_fills_a_queue_is_called_new_and_a_paused_one_stays_in_sight()
     let mut new = publisher("flood 1", ClientState::Ok, 2000.0, None);
     new.fills = Some("historian".into());
     let paused = publisher("plc", ClientState::Paused, 1.0, Some(5.0));
-    let situation = Situation { publishers: vec![new, paused], ..Situation::default() };
+    let situation = TroubleReport { publishers: vec![new, paused], ..TroubleReport::default() };
     let sentence = situation.sentence();
     assert_eq!(
         sentence.text,
@@ -53,23 +53,33 @@ fn a_newcomer_that_fills_a_queue_is_called_new_and_a_paused_one_stays_in_sight()
 }
 
 #[test]
+fn who_is_paused_for_the_brokers_sake_or_new_and_modest_is_no_flooder() {
+    let for_memory = TroubledPublisher { is_for_rate: false, ..publisher("plc", ClientState::Paused, 1.0, Some(5.0)) };
+    let modest = publisher("new", ClientState::Slowed, 5.0, None);
+    assert!(!for_memory.is_flooding() && !modest.is_flooding());
+    assert!(publisher("new", ClientState::Slowed, 500.0, None).is_flooding());
+    let sentence = TroubleReport { publishers: vec![for_memory, modest], ..TroubleReport::default() }.sentence();
+    assert_eq!(sentence.mood, Mood::Notice, "{}", sentence.text);
+}
+
+#[test]
 fn what_is_worth_a_look_is_not_called_trouble() {
-    let slow = Situation { receivers: vec![receiver("tablet", 0.0, 0.6)], ..Situation::default() }.sentence();
+    let slow = TroubleReport { receivers: vec![receiver("tablet", 0.0, 0.6)], ..TroubleReport::default() }.sentence();
     assert_eq!(
         (slow.mood, slow.text.as_str()),
         (Mood::Notice, "\"tablet\" is slow to read (60 % of its queue is used)")
     );
     let gateway = publisher("gateway", ClientState::Slowed, 180.0, Some(200.0));
-    let waits = Situation { publishers: vec![gateway], ..Situation::default() }.sentence();
+    let waits = TroubleReport { publishers: vec![gateway], ..TroubleReport::default() }.sentence();
     assert_eq!(waits.text, "\"gateway\" sends 180/s, about its usual 200/s, and has to wait");
     assert_eq!(waits.mood, Mood::Notice);
-    let banned = Situation { bans: 3, ..Situation::default() }.sentence();
+    let banned = TroubleReport { bans: 3, ..TroubleReport::default() }.sentence();
     assert_eq!((banned.text.as_str(), banned.next.as_str()), ("3 are banned", "tidegate ban list"));
 }
 
 #[test]
 fn many_are_counted_and_the_losing_come_before_the_slow() {
-    let mut situation = Situation::default();
+    let mut situation = TroubleReport::default();
     for n in 0..30 {
         let trouble = receiver(&format!("r{n}"), if n % 2 == 0 { f64::from(n) + 1.0 } else { 0.0 }, 0.7);
         insert(&mut situation.receivers, trouble, |it| (it.is_losing, it.loss_rate + it.fill));

@@ -28,7 +28,7 @@ use crate::problem::{Answered, json_of, no_client};
 use crate::state::AdminState;
 use crate::status::meaning;
 use crate::view;
-use others::{NEW, Others};
+use others::{NEW, Neighbours};
 use remedy::next;
 use words::{messages, number, per_second, quoted, span, whole_per_second};
 
@@ -49,7 +49,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         return Ok(json_of(&json!({ "client": view::closed(&state, &closed), "state": state_name, "text": text })));
     };
     let client = &detail.client;
-    let mut others = Others::of(client);
+    let mut others = Neighbours::of(client);
     walk(&state, |other| others.note(&other)).await?;
     let rank = others.rank;
     let factor = factor(client);

@@ -23,7 +23,7 @@ type Named = (Arc<str>, f64, Option<f64>);
 
 /// What is known of others.
 #[derive(Debug, Default)]
-pub(super) struct Others {
+pub(super) struct Neighbours {
     own_rate: Option<f64>,
     own_origin: u64,
     /// Its place among all publishers whose rate is known, the rarest first, and how many those are.
@@ -34,7 +34,7 @@ pub(super) struct Others {
     pub(super) fills: Vec<(Arc<str>, u64, u64)>,
 }
 
-impl Others {
+impl Neighbours {
     pub(super) fn of(client: &ClientReport) -> Self {
         let names = client.receiver.crowding.iter().map(|flow| (flow.origin, None)).collect();
         let own_rate = view::learned_rate(client);

@@ -10,13 +10,13 @@ mod tests;
 use tidegate_core::ledger::Loss;
 use tidegate_core::report::{ClientReport, ClientState};
 
-use super::others::Others;
+use super::others::Neighbours;
 use super::words::{per_second, quoted};
 use super::{FAR_ABOVE, code};
 use crate::view;
 
 /// What to do next.
-pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Others) -> Vec<String> {
+pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<String> {
     let ledger = &client.ledger;
     let id = quoted(&client.client_id);
     let mut steps = Vec::new();

@@ -93,15 +93,15 @@ fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
 #[test]
 fn what_to_do_is_a_command_or_a_setting() {
     let slowed = |batch| client(ClientState::Slowed, 41.5, 900.0, Some(4.0), batch);
-    let steps = next(&slowed(200), false, &Others::default());
+    let steps = next(&slowed(200), false, &Neighbours::default());
     assert!(steps[0].ends_with("tidegate limits set pump rate=4980/m"), "{steps:?}");
     assert!(steps[1].contains("backoff.burst") && steps[2].contains("tidegate ban add pump"), "{steps:?}");
-    let steps = next(&slowed(1), false, &Others::default());
+    let steps = next(&slowed(1), false, &Neighbours::default());
     assert!(steps[0].ends_with("rate=83/s"), "{steps:?}");
-    let steps = next(&slowed(1), true, &Others::default());
+    let steps = next(&slowed(1), true, &Neighbours::default());
     assert!(steps[1].ends_with("tidegate limits unset pump"), "{steps:?}");
-    assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1), false, &Others::default()), Vec::<String>::new());
-    let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), false, &Others::default());
+    assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1), false, &Neighbours::default()), Vec::<String>::new());
+    let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), false, &Neighbours::default());
     assert!(steps[0].contains("tidegate limits set pump rate=40/s"), "{steps:?}");
 }
 
@@ -115,7 +115,7 @@ fn who_waits_behind_others_is_told_so_and_can_be_entitled() {
         cause(&waiting, None),
         "waits behind entitled traffic: it sends more than it is served, 5.00/s usual, served 128/s"
     );
-    let steps = next(&waiting, false, &Others::default());
+    let steps = next(&waiting, false, &Neighbours::default());
     assert_eq!(steps[0], "if this is right, entitle it:  tidegate limits set pump entitled=256/s");
 }
 
@@ -138,7 +138,7 @@ fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
     historian.receiver = ReceiverReport { lost_of_late, loss_rate, fill: 1.0, is_losing, is_slow: true, crowding };
     let flooder = client(ClientState::Ok, 2000.0, 2000.0, None, 1);
     let look = |at: &ClientReport| {
-        let mut others = Others::of(at);
+        let mut others = Neighbours::of(at);
         for other in [&historian, &flooder] {
             others.note(other);
         }
@@ -166,8 +166,8 @@ fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
 /// What is taken of somebody who is not read is no measure of what it sends.
 #[test]
 fn a_paused_client_is_given_its_usual_rate_with_room_or_told_that_there_is_none() {
-    let steps = next(&client(ClientState::Paused, 0.4, 0.4, Some(6.5), 1), false, &Others::default());
+    let steps = next(&client(ClientState::Paused, 0.4, 0.4, Some(6.5), 1), false, &Neighbours::default());
     assert!(steps[0].ends_with("tidegate limits set pump rate=13/s"), "{steps:?}");
-    let steps = next(&client(ClientState::Paused, 0.4, 0.4, None, 1), false, &Others::default());
+    let steps = next(&client(ClientState::Paused, 0.4, 0.4, None, 1), false, &Neighbours::default());
     assert!(steps[0].starts_with("it has no usual rate yet, and 0.40/s is what is taken of it"), "{steps:?}");
 }

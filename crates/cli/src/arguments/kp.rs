@@ -17,7 +17,9 @@ Examples:
   tidegate kp watch 'SELECT ?o { <urn:lamp1> <urn:state> ?o }'
 
 A line begins with + for a row that is new, - for one that is gone, ! for losses, # for the pacer.
-With --json each line is an object. An object of a triple is a literal, unless it stands in <>.
+With --json each line is an object. Subject and predicate of a triple are IRIs, which have a colon
+(urn:lamp1, or <http://x/lamp>); its object is a literal, unless it stands in <>.
+A user is named in the address (http://USER@HOST); TIDEGATE_PASSWORD has the password then.
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is busy.";
 
 /// A client of the smart space, line by line: for scripts in any language.
@@ -25,7 +27,8 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is bu
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KpArgs {
     /// Where the space is: `http://[USER:PASSWORD@]HOST[:PORT]` or `ssap://HOST[:PORT]`
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE", global = true)]
+    #[arg(long = "space", value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE",
+          aliases = ["at", "url"], global = true)]
     pub(crate) at: String,
     /// Print each line as JSON
     #[arg(long, global = true)]

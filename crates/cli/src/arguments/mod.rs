@@ -21,7 +21,7 @@ pub(crate) use connect::ConnectArgs;
 pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use operate::{
-    BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs,
+    BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, password,
 };
 pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use options_file::expand;
@@ -101,7 +101,7 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
-    /// Watch the clients of a running broker: rates, who is slowed, queues, drops
+    /// Watch the clients of a running broker: rates, who is slowed, who loses, queues
     Top(TopArgs),
     /// Say how a running broker is: where it listens, how hard it is pressed, what waits
     Status(PlainArgs),
@@ -109,8 +109,10 @@ pub(crate) enum Command {
     Why(ClientArgs),
     /// List clients, or connections that have ended
     Clients(ClientsArgs),
-    /// Account for every message that was lost
+    /// Account for every message that was refused or lost
     Drops(PlainArgs),
+    /// List what is wrong: who floods, who loses, what is full, who is banned; and what has been
+    Alarms(PlainArgs),
     /// List, set and remove limits of single clients and users
     Limits(LimitsArgs),
     /// List, add and remove bans

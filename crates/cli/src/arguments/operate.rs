@@ -1,29 +1,67 @@
 //! Arguments of the commands that ask a running broker.
 
+use std::net::{IpAddr, SocketAddr};
+
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::target::password_of_environment;
 use tidegate_program::{AdminClient, AdminError};
+use tidegate_server::config::keys::{KEYS, Options};
 use tidegate_server::config::units::parse_duration;
+use tidegate_server::config::{self, Sources};
 
 /// Where the broker's admin door is, and who asks.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AdminArgs {
-    /// The admin address of the broker, as it says at its start
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:18830", global = true)]
-    pub(crate) admin: String,
+    /// The admin address of the broker, as it says at its start; else that of tidegate.toml, or `http://127.0.0.1:18830`
+    #[arg(long, value_name = "URL", env = "TIDEGATE_ADMIN", aliases = ["at", "url"], global = true)]
+    pub(crate) admin: Option<String>,
     /// User with the role viewer, operator or admin; needed if the broker has users
     #[arg(short = 'u', long, value_name = "NAME", global = true)]
     pub(crate) username: Option<String>,
-    /// Its password; asked for if it is not given
-    #[arg(short = 'P', long, value_name = "PASSWORD", global = true, requires = "username")]
+    /// Its password, or the file that TIDEGATE_PASSWORD_FILE names has it; asked for if neither is given
+    #[arg(
+        short = 'P',
+        long,
+        value_name = "PASSWORD",
+        env = "TIDEGATE_PASSWORD",
+        hide_env_values = true,
+        global = true
+    )]
     pub(crate) password: Option<String>,
 }
 
 impl AdminArgs {
     /// The broker to ask.
     pub(crate) fn client(&self) -> Result<AdminClient, AdminError> {
-        AdminClient::of("--admin", &self.admin, 18830, self.username.as_deref(), self.password.as_deref())
+        let admin = self.admin.clone().unwrap_or_else(|| address_of("listeners.admin"));
+        let password = password(self.password.as_deref())?;
+        AdminClient::of("--admin", &admin, 18830, self.username.as_deref(), password.as_deref())
     }
+}
+
+/// A password that was given, or the one in the file that the environment names.
+pub(crate) fn password(given: Option<&str>) -> Result<Option<String>, AdminError> {
+    match given {
+        Some(password) => Ok(Some(password.to_owned())),
+        None => password_of_environment().map_err(|error| AdminError::usage(format!("{error:#}"))),
+    }
+}
+
+/// Where a listener of the broker of this machine is, by the configuration that it would read here. One that cannot be
+/// read is the broker's affair; a listener that is off is where it is by default.
+pub(crate) fn address_of(key: &str) -> String {
+    let at = |options: &Options| {
+        let key = KEYS.iter().find(|it| it.path == key)?;
+        (key.show)(options).trim_matches('"').parse::<SocketAddr>().ok()
+    };
+    let (loaded, _) = config::read(&Sources::of_process(None, Vec::new()));
+    let mut found = at(&loaded.options).or_else(|| at(&Options::default()));
+    if let Some(address) = found.as_mut().filter(|address| address.ip().is_unspecified()) {
+        let ip: IpAddr = if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+        address.set_ip(ip);
+    }
+    found.map_or_else(String::new, |address| format!("http://{address}"))
 }
 
 /// Arguments of commands about one client.
@@ -78,7 +116,7 @@ pub(crate) struct ClientsArgs {
     #[arg(long, value_enum, default_value_t = Sort::Id)]
     pub(crate) sort: Sort,
     /// Only clients in this state
-    #[arg(long, value_parser = ["ok", "away", "slowed", "backed-off", "paused"])]
+    #[arg(long, value_parser = ["ok", "away", "slow", "losing", "slowed", "backed-off", "paused"])]
     pub(crate) state: Option<String>,
     /// So many rows at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -93,8 +131,8 @@ pub(crate) struct ClientsArgs {
 /// Arguments of `tidegate top`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TopArgs {
-    /// Column to sort by, the largest first
-    #[arg(long, value_enum, default_value_t = Sort::Rate)]
+    /// Column to sort by, the largest first; trouble is who loses, is paused or refused, then by rate
+    #[arg(long, value_enum, default_value_t = Sort::Trouble)]
     pub(crate) sort: Sort,
     /// So many rows at most; else as many as the terminal has
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -114,12 +152,14 @@ pub(crate) struct TopArgs {
 #[value(rename_all = "snake_case")]
 pub(crate) enum Sort {
     Id,
+    Trouble,
     Rate,
     Delay,
     State,
     Queue,
     QueueBytes,
     Drops,
+    Refused,
     Received,
     Delivered,
     Bytes,
@@ -130,12 +170,14 @@ impl Sort {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Id => "id",
+            Self::Trouble => "trouble",
             Self::Rate => "rate",
             Self::Delay => "delay",
             Self::State => "state",
             Self::Queue => "queue",
             Self::QueueBytes => "queue_bytes",
             Self::Drops => "drops",
+            Self::Refused => "refused",
             Self::Received => "received",
             Self::Delivered => "delivered",
             Self::Bytes => "bytes",
@@ -241,7 +283,7 @@ pub(crate) enum BanCommand {
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
 pub(crate) struct BannedArgs {
-    /// The client identifier
+    /// The client identifier, as a whole; an address or a network is taken for one
     pub(crate) client: Option<String>,
     /// A user; with a client: that client of this user only
     #[arg(long, value_name = "NAME", conflicts_with = "network")]

@@ -10,13 +10,21 @@ use super::ServeArgs;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SpaceArgs {
     /// The address of the smart space, as the broker says at its start
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7878", global = true)]
+    #[arg(long = "space", value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE",
+          aliases = ["url", "at"], global = true)]
     pub(crate) url: String,
     /// User; needed if the broker has users
     #[arg(short = 'u', long, value_name = "NAME", global = true)]
     pub(crate) username: Option<String>,
-    /// Its password; asked for if it is not given
-    #[arg(short = 'P', long, value_name = "PASSWORD", global = true, requires = "username")]
+    /// Its password, or the file that TIDEGATE_PASSWORD_FILE names has it; asked for if neither is given
+    #[arg(
+        short = 'P',
+        long,
+        value_name = "PASSWORD",
+        env = "TIDEGATE_PASSWORD",
+        hide_env_values = true,
+        global = true
+    )]
     pub(crate) password: Option<String>,
 }
 

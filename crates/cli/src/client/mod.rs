@@ -102,8 +102,8 @@ pub(crate) struct WillMessage {
 pub(crate) enum Happened {
     /// A message arrived, and was acknowledged.
     Message(ReceivedMessage),
-    /// A message of ours is done, well or not.
-    Published(PacketId, ReasonCode),
+    /// A message of ours is done, well or not; and when a refused one may come again.
+    Published(PacketId, ReasonCode, Option<Duration>),
     /// A subscription was answered.
     Subscribed(Vec<ReasonCode>),
     /// An unsubscription was answered.
@@ -339,8 +339,8 @@ impl BlockingClient {
                 }
                 Some(Happened::Message(message))
             }
-            PacketMeaning::Done(id, BrokerReason { reason, .. }) => {
-                self.outgoing.remove(&id).then_some(Happened::Published(id, reason))
+            PacketMeaning::Done(id, BrokerReason { reason, hints, .. }) => {
+                self.outgoing.remove(&id).then_some(Happened::Published(id, reason, hints.retry_after))
             }
             PacketMeaning::Subscribed(_, reasons) => Some(Happened::Subscribed(reasons)),
             PacketMeaning::Unsubscribed(_) => Some(Happened::Unsubscribed),

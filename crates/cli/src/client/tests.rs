@@ -97,7 +97,7 @@ fn the_window_of_the_broker_is_kept() {
     client.publish("t", b"x", QoS::AtLeastOnce, false).unwrap();
     assert!(!client.has_room());
     let answer = client.next(Some(soon())).unwrap();
-    assert!(matches!(answer, Happened::Published(_, ReasonCode::QuotaExceeded)), "{answer:?}");
+    assert!(matches!(answer, Happened::Published(_, ReasonCode::QuotaExceeded, None)), "{answer:?}");
     assert!(client.has_room());
     client.disconnect();
     thread.join().unwrap();

@@ -176,7 +176,7 @@ fn until(
 ) -> Result<bool, ClientError> {
     let soon = Instant::now() + Duration::from_millis(50);
     // Short waits are not worth a system call's rounding.
-    if let Happened::Published(_, reason) = client.next(Some(due.min(soon)))? {
+    if let Happened::Published(_, reason, _) = client.next(Some(due.min(soon)))? {
         published(reason);
     }
     Ok(Instant::now() >= due)

@@ -1,12 +1,14 @@
 //! `tidegate limits` and `tidegate ban`: what to do about a client.
 
 use anyhow::Result;
+use std::net::{IpAddr, SocketAddr};
+
 use serde_json::{Map, Value, json};
 
-use super::table::{Align, TextTable, number, shown};
+use super::table::{Align, TextTable, number, shown, span};
 use super::{out, print_json};
 use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange};
-use tidegate_program::escaped;
+use tidegate_program::{AdminClient, Usage, escaped};
 
 /// `tidegate limits`.
 pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
@@ -71,15 +73,18 @@ pub(crate) fn ban(args: &BanArgs) -> Result<u8> {
             (answer, text)
         }
         BanCommand::Add { whom, time, reason } => {
+            let whom = &understood(whom)?;
+            let here = who_is_there(&door, whom)?;
             let mut body = named(whom);
             body.insert("seconds".to_owned(), json!(time.as_secs()));
             if let Some(reason) = reason {
                 body.insert("reason".to_owned(), json!(reason));
             }
-            let words = format!("kept out for {} s: {}\n", time.as_secs(), in_words(whom));
-            (door.request("POST", "/api/v1/bans", Some(&Value::Object(body)))?, words)
+            let answer = door.request("POST", "/api/v1/bans", Some(&Value::Object(body)))?;
+            (answer, format!("kept out for {}: {}; {here}\n", span(time.as_secs()), in_words(whom)))
         }
         BanCommand::Remove { whom } => {
+            let whom = &understood(whom)?;
             let pairs: Vec<String> = named(whom)
                 .iter()
                 .map(|(name, value)| format!("{name}={}", escaped(value.as_str().unwrap_or_default())))
@@ -93,6 +98,61 @@ pub(crate) fn ban(args: &BanArgs) -> Result<u8> {
     }
     out(&words);
     Ok(0)
+}
+
+/// What somebody meant who names a client: an address or a network is one, and patterns are none.
+fn understood(whom: &BannedArgs) -> Result<BannedArgs> {
+    let mut whom = whom.clone();
+    let Some(client) = whom.client.clone() else { return Ok(whom) };
+    let address = client.split_once('/').map_or(client.as_str(), |(address, _)| address);
+    if address.parse::<std::net::IpAddr>().is_ok() && whom.network.is_none() && whom.user.is_none() {
+        (whom.client, whom.network) = (None, Some(client));
+        return Ok(whom);
+    }
+    let is_pattern = matches!(client.as_str(), "" | "*" | "#" | "+" | "all" | "%");
+    if is_pattern || client.chars().any(char::is_control) {
+        let problem = "is no client: a ban is for one client identifier as a whole (tidegate ban add meter-17), an address or \
+                       network (10.1.2.0/24), or a user (--user NAME)";
+        return Err(anyhow::anyhow!("{client:?} {problem}").context(Usage));
+    }
+    Ok(whom)
+}
+
+/// Who of those that a ban is for is there now, in words.
+fn who_is_there(door: &AdminClient, whom: &BannedArgs) -> Result<String> {
+    let answer = door.get(&format!("/api/v1/clients?sort=id&limit={LOOKED_AT_MAX}"))?;
+    let rows = answer["clients"].as_array().map_or(&[][..], Vec::as_slice);
+    let count = rows.iter().filter(|row| row["state"] != "away" && concerns(whom, row)).count();
+    let of_some = if answer["total"].as_u64().unwrap_or(0) > LOOKED_AT_MAX { ", of the first thousand" } else { "" };
+    Ok(match count {
+        0 => format!("nobody of that name is connected now{of_some}: it holds for who comes"),
+        1 => format!("1 client is connected now and has to go{of_some}"),
+        count => format!("{count} clients are connected now and have to go{of_some}"),
+    })
+}
+
+/// Clients that are looked at; more are not listed at once.
+const LOOKED_AT_MAX: u64 = 1000;
+
+fn concerns(whom: &BannedArgs, row: &Value) -> bool {
+    let is = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| row[name] == wanted);
+    let ip =
+        row["address"].as_str().and_then(|peer| peer.parse::<SocketAddr>().ok()).map(|peer| peer.ip().to_canonical());
+    let is_near = whom.network.as_deref().is_none_or(|network| ip.is_some_and(|ip| is_within(ip, network)));
+    is(&whom.client, "client_id") && is(&whom.user, "user") && is_near
+}
+
+/// Whether an address is in a network such as 10.1.2.0/24, or is that address.
+fn is_within(ip: IpAddr, network: &str) -> bool {
+    let (address, bits) = network.split_once('/').unwrap_or((network, "128"));
+    let (Ok(address), Ok(bits)) = (address.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
+    let (own, other, size) = match (ip, address.to_canonical()) {
+        (IpAddr::V4(own), IpAddr::V4(other)) => (u128::from(own.to_bits()), u128::from(other.to_bits()), 32),
+        (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits(), other.to_bits(), 128),
+        _ => return false,
+    };
+    let free = size - bits.min(size);
+    own.checked_shr(free) == other.checked_shr(free)
 }
 
 fn named(whom: &BannedArgs) -> Map<String, Value> {
@@ -121,4 +181,36 @@ fn bans_text(answer: &Value) -> String {
         table.row(["client", "user", "network", "left_s", "reason"].map(|name| shown(&ban[name])));
     }
     table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(name: &str) -> BannedArgs {
+        BannedArgs { client: Some(name.to_owned()), user: None, network: None }
+    }
+
+    #[test]
+    fn an_address_is_taken_for_one_and_nonsense_is_refused() {
+        let whom = understood(&client("10.1.2.0/24")).unwrap();
+        assert_eq!((whom.client.as_deref(), in_words(&whom).as_str()), (None, "network \"10.1.2.0/24\""));
+        assert_eq!(in_words(&understood(&client("meter-17")).unwrap()), "client \"meter-17\"");
+        for nonsense in ["", "*", "#", "a\nb"] {
+            let problem = understood(&client(nonsense)).unwrap_err();
+            assert!(problem.is::<Usage>() && format!("{problem:#}").contains("as a whole"), "{problem:#}");
+        }
+    }
+
+    #[test]
+    fn who_is_meant_is_found_among_those_who_are_there() {
+        let row = json!({"client_id": "a", "user": "ann", "address": "10.1.2.9:4000"});
+        let network = |text: &str| BannedArgs { client: None, user: None, network: Some(text.to_owned()) };
+        assert!(concerns(&client("a"), &row) && !concerns(&client("b"), &row));
+        assert!(concerns(&network("10.1.2.0/24"), &row) && concerns(&network("10.1.2.9"), &row));
+        assert!(!concerns(&network("10.1.3.0/24"), &row) && !concerns(&network("::1"), &row));
+        assert!(concerns(&network("0.0.0.0/0"), &row));
+        let user = BannedArgs { client: None, user: Some("ann".to_owned()), network: None };
+        assert!(concerns(&user, &row));
+    }
 }

@@ -4,6 +4,7 @@
 //! print them as they are (`--json`). What the answers mean is said by the broker.
 
 mod control;
+mod paint;
 mod status;
 mod table;
 mod top;
@@ -26,6 +27,42 @@ pub(crate) fn why(args: &ClientArgs) -> Result<u8> {
     }
     out(&format!("{}\n", answer["text"].as_str().unwrap_or_default()));
     Ok(0)
+}
+
+/// `tidegate alarms`: 0 if none is raised, else 1.
+pub(crate) fn alarms(args: &PlainArgs) -> Result<u8> {
+    let answer = args.admin.client()?.get("/api/v1/alarms")?;
+    let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
+    let code = u8::from(!rows("alarms").is_empty());
+    if args.json {
+        print_json(&answer)?;
+        return Ok(code);
+    }
+    if code == 0 {
+        out("no alarms\n");
+    }
+    for (name, last) in [("alarms", "SINCE"), ("cleared", "OVER SINCE")] {
+        if rows(name).is_empty() {
+            continue;
+        }
+        let mut table = TextTable::new(&[(last, Align::Left), ("KIND", Align::Left), ("WHAT", Align::Left)]);
+        let at = if name == "alarms" { "since" } else { "cleared_at" };
+        for alarm in rows(name) {
+            table.row([shown(&alarm[at]), shown(&alarm["kind"]), whole(&alarm["text"])]);
+        }
+        out(&format!("{}\n", table.text_within(terminal_columns())));
+    }
+    Ok(code)
+}
+
+/// The one sentence of the broker, with what to type.
+fn sentence(status: &Value) -> String {
+    let now = &status["now"];
+    let text = paint::by_mood(now["mood"].as_str().unwrap_or_default(), &whole(&now["text"]));
+    match now["next"].as_str().filter(|next| !next.is_empty()) {
+        Some(next) => format!("{text}\n  next:  {}\n", tidegate_program::harmless(next)),
+        None => format!("{text}\n"),
+    }
 }
 
 /// `tidegate clients`.
@@ -58,11 +95,13 @@ fn clients_table(rows: &[Value]) -> TextTable {
         ("STATE", Align::Left),
         ("RATE/s", Align::Right),
         ("LEARNED/s", Align::Right),
+        ("LIMIT/s", Align::Right),
         ("DELAY", Align::Right),
         ("HELD", Align::Right),
         ("QUEUE", Align::Right),
         ("INFLIGHT", Align::Right),
-        ("DROPS", Align::Right),
+        ("REFUSED", Align::Right),
+        ("LOST", Align::Right),
         ("IN", Align::Right),
         ("OUT", Align::Right),
         ("SUBS", Align::Right),
@@ -78,10 +117,12 @@ fn clients_table(rows: &[Value]) -> TextTable {
             cell("state"),
             number(&row["rate"]),
             number(&row["learned_rate"]),
+            number(&row["limit_rate"]),
             delay(&row["delay_ms"]),
             cell("held"),
             cell("queue_messages"),
             cell("inflight"),
+            cell("refused"),
             cell("drops"),
             cell("received"),
             cell("delivered"),
@@ -104,11 +145,21 @@ fn closed_table(rows: &[Value]) -> TextTable {
         ("SINCE", Align::Left),
         ("IN", Align::Right),
         ("OUT", Align::Right),
-        ("DROPS", Align::Right),
+        ("REFUSED", Align::Right),
+        ("LOST", Align::Right),
     ]);
     for row in rows {
-        let names =
-            ["closed_at", "client_id", "reason", "address", "connected_since", "received", "delivered", "drops"];
+        let names = [
+            "closed_at",
+            "client_id",
+            "reason",
+            "address",
+            "connected_since",
+            "received",
+            "delivered",
+            "refused",
+            "drops",
+        ];
         table.row(names.map(|name| shown(&row[name])));
     }
     table
@@ -133,34 +184,38 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
         Some(count) => format!(" + {count} repeated"),
         None => String::new(),
     };
+    let reasons = answer["reasons"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_refusal = |reason: &&Value| reason["word"] == "refused";
+    let refused: u64 = reasons.iter().filter(is_refusal).filter_map(|reason| reason["messages"].as_u64()).sum();
     out(&format!(
-        "in:  {} received = {} passed + {} held{repeated} + {} lost\n\
+        "in:  {} received = {} passed + {} held{repeated} + {refused} refused + {} lost\n\
          out: {} deliveries = {} delivered + {} queued + {} under way + {} lost\n",
         shown(&incoming["received"]),
         shown(&incoming["passed"]),
         shown(&incoming["held"]),
-        lost_of(incoming),
+        lost_of(incoming).saturating_sub(refused),
         shown(&outgoing["deliveries"]),
         shown(&outgoing["delivered"]),
         shown(&outgoing["queued"]),
         shown(&outgoing["inflight"]),
         lost_of(outgoing),
     ));
-    let reasons = answer["reasons"].as_array().map_or(&[][..], Vec::as_slice);
+    out("refused: its sender was told and still has it; lost: nobody was told\n");
     let lost: Vec<&Value> = reasons.iter().filter(|reason| reason["messages"].as_u64().unwrap_or(0) > 0).collect();
     if lost.is_empty() {
-        out("nothing was lost\n");
+        out("nothing was lost or refused\n");
         return Ok(0);
     }
     let mut table = TextTable::new(&[
         ("MESSAGES", Align::Right),
         ("NOW/s", Align::Right),
+        ("WORD", Align::Left),
         ("REASON", Align::Left),
         ("MEANING", Align::Left),
     ]);
     for reason in lost {
-        let [messages, name] = ["messages", "reason"].map(|name| shown(&reason[name]));
-        table.row([messages, number(&reason["rate"]), name, whole(&reason["meaning"])]);
+        let [messages, word, name] = ["messages", "word", "reason"].map(|name| shown(&reason[name]));
+        table.row([messages, number(&reason["rate"]), word, name, whole(&reason["meaning"])]);
     }
     out(&format!("\n{}", table.text_within(terminal_columns())));
     let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
@@ -169,11 +224,12 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
         let mut table = TextTable::new(&[
             ("CLIENT", Align::Left),
             ("STATE", Align::Left),
+            ("REFUSED", Align::Right),
             ("LOST OF ITS OWN", Align::Right),
             ("LOST FOR IT", Align::Right),
         ]);
         for client in clients {
-            table.row(["client_id", "state", "lost_in", "lost_out"].map(|name| shown(&client[name])));
+            table.row(["client_id", "state", "refused", "lost_in", "lost_out"].map(|name| shown(&client[name])));
         }
         out(&format!("\n{}", table.text()));
         out("more about one:  tidegate why CLIENT\n");

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::table::{Align, TextTable, number, shown};
-use super::{out, print_json};
+use super::table::{Align, TextTable, counted, number, shown, span};
+use super::{out, print_json, sentence};
 use crate::arguments::PlainArgs;
 
 /// `tidegate status`.
@@ -23,26 +23,31 @@ fn text(answer: &Value) -> String {
     let cause = pressure["cause"].as_str().map(|cause| format!(", because of {cause}")).unwrap_or_default();
     let mib = |value: &Value| value.as_u64().unwrap_or(0) >> 20;
     let mut text = format!(
-        "tidegate {}, up {} s, {} shards\n\
+        "{}tidegate {}, up {}, {}\n\
          level    {} ({}){cause}; memory {} of {} MiB\n\
-         clients  {} connected, {} sessions, {} subscriptions, {} slowed, {} slow to read\n\
-         rates    {}/s received, {}/s passed, {}/s delivered, {}/s lost\n\
+         clients  {} connected, {}, {}\n\
+         trouble  {} publishers held back, {} receivers losing, {} slow to read, {} banned\n\
+         rates    {}/s received, {}/s passed, {}/s delivered, {}/s refused, {}/s lost\n\
          waiting  {} held, {} queued, {} unacknowledged, {} retained\n\n",
+        sentence(answer),
         shown(&answer["version"]),
-        shown(&answer["uptime_s"]),
-        shown(&answer["shards"]),
+        span(answer["uptime_s"].as_u64().unwrap_or(0)),
+        counted(answer["shards"].as_u64().unwrap_or(0), "shard"),
         shown(&pressure["level"]),
         shown(&pressure["name"]),
         mib(&pressure["memory_used_bytes"]),
         mib(&pressure["memory_max_bytes"]),
         shown(&clients["connected"]),
-        shown(&clients["sessions"]),
-        shown(&clients["subscriptions"]),
+        counted(clients["sessions"].as_u64().unwrap_or(0), "session"),
+        counted(clients["subscriptions"].as_u64().unwrap_or(0), "subscription"),
         shown(&answer["publishers_throttled"]),
+        shown(&answer["clients_losing"]),
         shown(&answer["clients_slow"]),
+        shown(&answer["bans"]),
         number(&rates["received"]),
         number(&rates["passed"]),
         number(&rates["delivered"]),
+        number(&rates["refused"]),
         number(&rates["lost"]),
         shown(&waiting["held_messages"]),
         shown(&waiting["queue_messages"]),
@@ -61,6 +66,17 @@ fn text(answer: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_is_wrong_comes_first_with_what_to_type() {
+        let now = json!({"mood": "trouble", "text": "\"a\" floods", "next": "tidegate why a"});
+        let text = text(&json!({ "version": "1", "uptime_s": 7300, "shards": 1, "now": now, "clients_losing": 2 }));
+        assert!(
+            text.starts_with("\"a\" floods\n  next:  tidegate why a\ntidegate 1, up 2 h 1 min, 1 shard\n"),
+            "{text}"
+        );
+        assert!(text.contains(", 2 receivers losing, "), "{text}");
+    }
 
     #[test]
     fn every_listener_has_a_line() {

@@ -114,10 +114,31 @@ pub(crate) fn number(value: &Value) -> String {
     }
 }
 
+/// A number of things, one of them without the last letter.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// A time as one says it.
+pub(crate) fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn times_and_counts_are_said_as_one_says_them() {
+        assert_eq!(["1 shard", "2 shards"], [counted(1, "shard"), counted(2, "shard")].each_ref().map(String::as_str));
+        assert_eq!([30, 150, 7300, 200_000].map(span), ["30 s", "2 min", "2 h 1 min", "2 d 7 h"].map(str::to_owned));
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -12,8 +12,8 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::Value;
 use tidegate_core::RATE_WINDOW;
 
-use super::table::{Align, TextTable, number, shown};
-use super::{delay, out};
+use super::table::{Align, TextTable, counted, number, shown, span};
+use super::{delay, out, sentence};
 use crate::arguments::TopArgs;
 use tidegate_program::AdminClient;
 use tidegate_program::Stop;
@@ -21,6 +21,9 @@ use tidegate_program::Stop;
 /// Another screen without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// Characters of one change of colour, at most.
+const COLOUR_CHARS: usize = 7;
 
 pub(crate) fn top(args: &TopArgs) -> Result<u8> {
     let door = args.admin.client()?;
@@ -38,7 +41,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<u8> {
             drop(screen);
             return Ok(0);
         }
-        text = look(&door, args, rows().saturating_sub(6).max(1))?;
+        text = look(&door, args, rows().saturating_sub(8).max(1))?;
     }
 }
 
@@ -105,8 +108,10 @@ fn draw(text: &str) {
     let width = columns();
     let mut screen = String::from("\x1b[H");
     for line in text.lines().take(rows().saturating_sub(1).max(1)) {
-        screen.extend(line.chars().take(width));
-        screen.push_str("\x1b[K\r\n");
+        // Colours take no room, and end with the line.
+        let colours = line.matches('\x1b').count() * COLOUR_CHARS;
+        screen.extend(line.chars().take(width + colours));
+        screen.push_str("\x1b[0m\x1b[K\r\n");
     }
     screen.push_str("\x1b[J");
     let mut out = std::io::stdout().lock();
@@ -133,20 +138,22 @@ fn look(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<String> {
     let status = door.get("/api/v1/status")?;
     let clients = door.get(&format!("/api/v1/clients?sort={}&limit={limit}", args.sort.name()))?;
     let clients = clients["clients"].as_array().map_or(&[][..], Vec::as_slice);
-    Ok(format!("{}\n{}", summary(&status), table(clients).text()))
+    Ok(format!("{}{}\n{}", sentence(&status), summary(&status), table(clients).text()))
 }
 
 fn summary(status: &Value) -> String {
     let (rates, waiting) = (&status["rates"], &status["waiting"]);
     format!(
-        "tidegate {}  up {} s  {} connected, {} sessions\nin {}/s  out {}/s  lost {}/s   held {}  queued {} ({} bytes)\n\
-         RATE is over the last {} s, LEARNED what is usual\n",
+        "tidegate {}  up {}  {} connected, {}\n\
+         in {}/s  out {}/s  refused {}/s  lost {}/s   held {}  queued {} ({} bytes)\n\
+         RATE is over the last {} s, LEARNED what is usual, LIMIT what an operator has set\n",
         shown(&status["version"]).trim_matches('"'),
-        shown(&status["uptime_s"]),
+        span(status["uptime_s"].as_u64().unwrap_or(0)),
         shown(&status["clients"]["connected"]),
-        shown(&status["clients"]["sessions"]),
+        counted(status["clients"]["sessions"].as_u64().unwrap_or(0), "session"),
         number(&rates["received"]),
         number(&rates["delivered"]),
+        number(&rates["refused"]),
         number(&rates["lost"]),
         shown(&waiting["held_messages"]),
         shown(&waiting["queue_messages"]),
@@ -161,10 +168,12 @@ fn table(clients: &[Value]) -> TextTable {
         ("STATE", Align::Left),
         ("RATE/s", Align::Right),
         ("LEARNED/s", Align::Right),
+        ("LIMIT/s", Align::Right),
         ("DELAY", Align::Right),
         ("HELD", Align::Right),
         ("QUEUE", Align::Right),
-        ("DROPS", Align::Right),
+        ("REFUSED", Align::Right),
+        ("LOST", Align::Right),
         ("IN", Align::Right),
         ("OUT", Align::Right),
     ]);
@@ -175,9 +184,11 @@ fn table(clients: &[Value]) -> TextTable {
             cell("state"),
             number(&client["rate"]),
             number(&client["learned_rate"]),
+            number(&client["limit_rate"]),
             delay(&client["delay_ms"]),
             cell("held"),
             cell("queue_messages"),
+            cell("refused"),
             cell("drops"),
             cell("received"),
             cell("delivered"),

@@ -76,13 +76,14 @@ fn request<'a>(method: &'a str, path: &'a str, accept: &'a str, kind: &'a str, b
 }
 
 fn door(args: &SpaceArgs) -> Result<AdminClient> {
-    Ok(AdminClient::of("--url", &args.url, 7878, args.username.as_deref(), args.password.as_deref())?)
+    let password = crate::arguments::password(args.password.as_deref())?;
+    Ok(AdminClient::of("--space", &args.url, 7878, args.username.as_deref(), password.as_deref())?)
 }
 
 fn ask(door: &AdminClient, request: &AdminRequest<'_>) -> Result<Vec<u8>> {
     let answer = door.exchange(request).map_err(|error| {
         let at = door.host();
-        AdminError::unreached(format!("cannot ask the smart space at http://{at}: {error}; name it with --url URL"))
+        AdminError::unreached(format!("cannot ask the smart space at http://{at}: {error}; name it with --space URL"))
     })?;
     let (status, body) = answer
         .parts()

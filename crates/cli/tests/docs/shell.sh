@@ -120,13 +120,13 @@ _tidegate() {
         fi
         ;;
     top) _need_broker; shift; _is_given --once "$@" || set -- --once "$@"; "$TIDEGATE" top "$@" --admin "http://127.0.0.1:$ADMIN" ;;
-    why | clients | drops | limits | ban | kick | health | reload | drain)
+    status | alarms | why | clients | drops | limits | ban | kick | health | reload | drain)
         _need_broker
         "$TIDEGATE" "$@" --admin "http://127.0.0.1:$ADMIN"
         ;;
     backup) if _is_given --from "$@"; then "$TIDEGATE" "$@"; else _need_broker; "$TIDEGATE" "$@" --admin "http://127.0.0.1:$ADMIN"; fi ;;
     restore | store) _end_broker; "$TIDEGATE" "$@" ;;
-    rdf) _need_broker; _is_given --url "$@" || set -- "$@" --url "http://127.0.0.1:$SPARQL"; "$TIDEGATE" "$@" ;;
+    rdf) _need_broker; _is_given --space "$@" || set -- "$@" --space "http://127.0.0.1:$SPARQL"; "$TIDEGATE" "$@" ;;
     kp)
         _need_broker
         case "$2" in
