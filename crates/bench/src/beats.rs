@@ -4,6 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use tidegate_sim::chance::Stream;
+
 /// The rhythm of one publisher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Beat {
@@ -40,15 +42,15 @@ pub(super) struct Beats {
     next: BinaryHeap<Reverse<(u64, usize)>>,
     /// Messages of the batch under way that are still to be sent.
     rest: Option<(DueMessage, u32)>,
-    chance: u64,
+    chance: Stream,
 }
 
 impl Beats {
     /// So many publishers, each beginning at some point of its first period.
     pub(super) fn new(count: usize, beat: Beat, start_ns: u64, seed: u64) -> Self {
-        let mut beats = Self { beat, next: BinaryHeap::new(), rest: None, chance: seed };
+        let mut beats = Self { beat, next: BinaryHeap::new(), rest: None, chance: Stream::of(seed, "beats") };
         for publisher in 0..count {
-            let at_ns = start_ns + (beats.random() * beat.step_ns()) as u64;
+            let at_ns = start_ns + (beats.chance.unit() * beat.step_ns()) as u64;
             beats.next.push(Reverse((at_ns, publisher)));
         }
         beats
@@ -62,7 +64,7 @@ impl Beats {
         }
         let &Reverse((at_ns, publisher)) = self.next.peek().filter(|Reverse((at_ns, _))| *at_ns <= now_ns)?;
         self.next.pop();
-        let stretch = 1.0 + self.beat.jitter * (2.0 * self.random() - 1.0);
+        let stretch = 1.0 + self.beat.jitter * (2.0 * self.chance.unit() - 1.0);
         // From the time at which it was due, not at which it was taken: a late generator does not slow the load.
         let step_ns = (self.beat.step_ns() * stretch).max(1.0) as u64;
         self.next.push(Reverse((at_ns + step_ns, publisher)));
@@ -74,15 +76,6 @@ impl Beats {
     /// When the next message is due.
     pub(super) fn due_ns(&self) -> Option<u64> {
         self.next.peek().map(|Reverse((at_ns, _))| *at_ns)
-    }
-
-    /// Evenly spread from 0 to 1 (splitmix64).
-    fn random(&mut self) -> f64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.chance;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

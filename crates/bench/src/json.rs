@@ -65,96 +65,57 @@ fn beside(count: usize, figures: &TrafficOutcome) -> Value {
     row
 }
 
+/// Figures under the names of their fields, and others under names of their own.
+macro_rules! row {
+    ($figures:expr; $($field:ident),+ $(; $($name:literal: $value:expr),+)?) => {
+        json!({ $((stringify!($field)): $figures.$field,)+ $($($name: $value,)+)? })
+    };
+}
+
 pub(super) fn traffic(figures: &TrafficOutcome) -> Value {
-    json!({
-        "delivered_per_s": figures.delivered_per_s,
+    row!(figures; delivered_per_s, rss_kib, p50_us, p99_us, p999_us, reasons;
         "cpu_s_per_million": figures.s_per_million.map(|cost| cost.total()),
         "user_s_per_million": figures.s_per_million.map(|cost| cost.user),
         "system_s_per_million": figures.s_per_million.map(|cost| cost.system),
         "cores": cores(&figures.cores),
-        "rss_kib": figures.rss_kib,
-        "p50_us": figures.p50_us,
-        "p99_us": figures.p99_us,
-        "p999_us": figures.p999_us,
-        "faults": faults(&figures.faults),
-        "reasons": figures.reasons,
-    })
+        "faults": faults(&figures.faults))
 }
 
 fn idle(figures: &IdleOutcome) -> Value {
-    json!({
-        "connections": figures.connections,
-        "wanted": figures.wanted,
-        "connects_per_s": figures.connects_per_s,
-        "kib_each": figures.kib_each,
-        "cores": cores(&figures.cores),
-    })
+    row!(figures; connections, wanted, connects_per_s, kib_each; "cores": cores(&figures.cores))
 }
 
 fn churn(figures: &ChurnOutcome) -> Value {
-    json!({
-        "connects_per_s": figures.connects_per_s,
+    row!(figures; connects_per_s;
         "cpu_us_each": figures.us_each,
         "trouble": trouble(&figures.trouble),
-        "cores": cores(&figures.cores),
-    })
+        "cores": cores(&figures.cores))
 }
 
 fn storm(figures: &Storm) -> Value {
-    json!({
-        "clients": figures.clients,
-        "wanted": figures.wanted,
-        "back": figures.back,
-        "most_s": figures.most_s,
-        "all_s": figures.all_s,
-        "rss_kib": figures.rss_kib,
+    row!(figures; clients, wanted, back, most_s, all_s, rss_kib;
         "trouble": trouble(&figures.trouble),
-        "cores": cores(&figures.cores),
-    })
+        "cores": cores(&figures.cores))
 }
 
 fn overload(figures: &Overload) -> Value {
-    json!({
-        "probe_p50_us": figures.probe_p50_us,
-        "probe_p99_us": figures.probe_p99_us,
+    row!(figures;
+        probe_p50_us, probe_p99_us, rss_max_kib, sent, delivered, delivered_per_s, held, counted, closed;
         "probe_faults": faults(&figures.probes),
-        "rss_max_kib": figures.rss_max_kib,
-        "sent": figures.sent,
-        "delivered": figures.delivered,
-        "delivered_per_s": figures.delivered_per_s,
-        "held": figures.held,
         "dropped": figures.dropped(),
-        "counted": figures.counted,
-        "closed": figures.closed,
-        "cores": cores(&figures.cores),
-    })
+        "cores": cores(&figures.cores))
 }
 
 pub(super) fn cores(cores: &Cores) -> Value {
-    json!({ "broker": cores.broker, "tool": cores.tool, "others": cores.others })
+    row!(cores; broker, tool, others)
 }
 
 fn trouble(trouble: &ConnectFailures) -> Value {
-    json!({
-        "later": trouble.later,
-        "refused": trouble.refused,
-        "reset": trouble.reset,
-        "closed": trouble.closed,
-        "silent": trouble.silent,
-        "local": trouble.local,
-    })
+    row!(trouble; later, refused, reset, closed, silent, local)
 }
 
 fn faults(faults: &Faults) -> Value {
-    json!({
-        "lost": faults.lost,
-        "held": faults.held,
-        "duplicated": faults.duplicated,
-        "reordered": faults.reordered,
-        "unsent": faults.unsent,
-        "stalls": faults.stalls,
-        "closed": faults.closed,
-    })
+    row!(faults; lost, held, duplicated, reordered, unsent, stalls, closed)
 }
 
 #[cfg(test)]
@@ -174,5 +135,8 @@ mod tests {
         assert_eq!(value["rows"][0]["kib_each"], Value::Null);
         assert_eq!(value["rows"][1]["error"], "ended");
         assert_eq!(value["goals"][0]["state"], "missed");
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(names(&value["rows"][0]), "broker case connections connects_per_s cores kib_each wanted");
+        assert_eq!(names(&value["rows"][0]["cores"]), "broker others tool");
     }
 }

@@ -16,8 +16,6 @@ mod gate;
 mod goals;
 mod handshakes;
 mod harm;
-mod worker_queue;
-
 mod json;
 mod measure;
 mod outcome;
@@ -37,6 +35,7 @@ mod space;
 mod stream;
 mod tally;
 mod timer;
+mod worker_queue;
 
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -78,9 +78,7 @@ impl GateCase {
             Self::Cost { .. } | Self::Clean { .. } => &[Tune::USUAL],
         }
     }
-}
 
-impl GateCase {
     /// Whether it can be asked of others.
     pub(super) fn has_peers(self) -> bool {
         !matches!(self, Self::Clean { .. })
