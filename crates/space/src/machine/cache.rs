@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_lives_until_a_change_touches_what_it_reads() {
+    fn f106_an_answer_lives_until_a_change_touches_what_it_reads() {
         let mut cache = Cache::new(7);
         cache.keep(&name(1), 7, Bytes::from_static(b"a"));
         assert_eq!((is_kept(&mut cache, 1), is_kept(&mut cache, 2)), (Some(7), None));
