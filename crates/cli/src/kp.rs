@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use tidegate_client::{
-    ChangeSource, Error, PersistentQuery, ResultChange, Row, Space, Term, Triple, TripleNode, WatchStats,
+    ChangeSource, ConfigError, Error, PacerConfig, PersistentQuery, ResultChange, Row, Space, Term, Triple, TripleNode,
+    WatchStats,
 };
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
@@ -148,8 +149,7 @@ fn triple(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Tri
 }
 
 async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool) -> Result<()> {
-    let query = space.persistent_query(&how.sparql).control(how.control).interval(how.interval);
-    let query = query.detector(how.detector).initial(how.initial);
+    let query = space.persistent_query(&how.sparql).pacer(pacer(how).map_err(|error| KpError(error.into()))?);
     let query = if how.poll { query.poll() } else { query };
     let mut query = query.open().await.map_err(KpError)?;
     let (mut changes, order) = (0, columns(&how.sparql));
@@ -164,6 +164,18 @@ async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool
         }
     }
     Ok(())
+}
+
+/// The named control with what was set beside it.
+fn pacer(how: &FollowArgs) -> Result<PacerConfig, ConfigError> {
+    let mut pacer = PacerConfig::from(how.control);
+    pacer.interval = how.interval.unwrap_or(pacer.interval);
+    pacer.detector.rule = how.detector.unwrap_or(pacer.detector.rule);
+    pacer.initial = how.initial.unwrap_or(pacer.initial);
+    for (parameter, value) in &how.set {
+        pacer.set(*parameter, value)?;
+    }
+    Ok(pacer)
 }
 
 enum KpEvent {

@@ -14,7 +14,8 @@ pub use session::event::{ClientEvent, EventKind};
 pub use session::mqtt::{BacklogPolicy, MqttConfig, MqttMessage};
 pub use session::row::{Delta, Row, Term, View};
 pub use session::watch::{ChangeSource, ResultChange, WatchCounts, WatchStats};
-pub use tidegate_control::pacer::{AstStep, DetectorRule, InitialRule, Level, PacerConfig, Preset};
+pub use tidegate_control::ConfigError;
+pub use tidegate_control::pacer::{AstStep, DetectorRule, InitialRule, Level, PacerConfig, Parameter, Preset};
 pub use tidegate_wire_mqtt::{QoS, ReasonCode};
 pub use tidegate_wire_ssap::{Triple, TripleNode};
 

@@ -86,6 +86,18 @@ pub(crate) fn duration(seconds: f64) -> Duration {
     Duration::from_nanos((seconds * 1e9 + 0.5) as u64)
 }
 
+/// A time as people write it: a number with a unit (us, ms, s, m, h, d), or a number of seconds.
+pub fn parse_time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic() || c == 'µ').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    Duration::try_from_secs_f64(digits.trim().parse::<f64>().ok()? * factor).ok()
+}
+
+const UNITS: [(&str, f64); 8] =
+    [("", 1.0), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +130,15 @@ mod tests {
     fn addition_ends_at_the_end_of_time() {
         assert_eq!(Timestamp::from_nanos(1) + Duration::MAX, Timestamp::MAX);
         assert_eq!(Timestamp::MAX + Duration::from_nanos(1), Timestamp::MAX);
+    }
+
+    #[test]
+    fn a_time_is_read_with_its_unit_or_in_seconds() {
+        for (text, millis) in [("250ms", 250), (" 2s ", 2000), ("1.5", 1500), ("1m", 60_000), ("0.5h", 1_800_000)] {
+            assert_eq!(parse_time(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for bad in ["", "s", "-1s", "1x", "1 2s", "nans", "infs", "1e30d", "ms5"] {
+            assert_eq!(parse_time(bad), None, "{bad}");
+        }
     }
 }

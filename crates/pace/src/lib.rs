@@ -14,7 +14,7 @@ pub use tidegate_control::ConfigError;
 use tidegate_control::Timestamp;
 pub use tidegate_control::hints::{Asks, Hints};
 pub use tidegate_control::pacer::{
-    DetectorRule, InitialRule, Level, Outcome, Pacer, PacerConfig, PacerPlan, PacerSnapshot, Preset,
+    DetectorRule, InitialRule, Level, Outcome, Pacer, PacerConfig, PacerPlan, PacerSnapshot, Parameter, Preset,
 };
 
 #[cfg(feature = "tower")]

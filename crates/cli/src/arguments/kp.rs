@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use tidegate_client::{DetectorRule, InitialRule, Level};
+use tidegate_client::{DetectorRule, InitialRule, Parameter, Preset};
 
 use tidegate_server::config::units::parse_duration;
 
@@ -15,6 +15,7 @@ Examples:
   tidegate kp remove urn:lamp1 '*' '*'
   tidegate kp subscribe 'SELECT ?o { <urn:lamp1> <urn:state> ?o }' --control active
   tidegate kp watch 'SELECT ?o { <urn:lamp1> <urn:state> ?o }'
+  tidegate kp watch 'SELECT ?o { <urn:lamp1> <urn:state> ?o }' --control active-p19 --set alpha=1.5
 
 A line begins with + for a row that is new, - for one that is gone, ! for losses, # for the pacer.
 With --json each line is an object. Subject and predicate of a triple are IRIs, which have a colon
@@ -55,8 +56,10 @@ pub(crate) enum KpCommand {
         sparql: String,
     },
     /// Follow the result of a query, change by change
+    #[command(after_help = how_to_choose())]
     Subscribe(FollowArgs),
     /// The same, and show every second what the pacer does
+    #[command(after_help = how_to_choose())]
     Watch(FollowArgs),
 }
 
@@ -74,24 +77,50 @@ pub(crate) struct FollowArgs {
     /// The query
     #[arg(value_name = "SPARQL")]
     pub(crate) sparql: String,
-    /// Level of control: none, fixed, random, exponential, adaptive or active
-    #[arg(long, value_name = "LEVEL", default_value_t = Level::Active)]
-    pub(crate) control: Level,
-    /// How congestion is recognised: mediate, rigorous, light, or one of these with -paper
-    #[arg(long, value_name = "RULE", default_value_t = DetectorRule::Mediate)]
-    pub(crate) detector: DetectorRule,
+    /// Level of control, or an algorithm of the papers by name; see below
+    #[arg(long, value_name = "NAME", default_value_t = Preset::Active)]
+    pub(crate) control: Preset,
+    /// How congestion is recognised: mediate, rigorous, light, one of these with -paper, or slides-paper
+    #[arg(long, value_name = "RULE")]
+    pub(crate) detector: Option<DetectorRule>,
     /// Where the first back-off comes from: auto, history, memory, advice or minimum
-    #[arg(long, value_name = "RULE", default_value_t = InitialRule::Auto)]
-    pub(crate) initial: InitialRule,
-    /// Mean interval of the basic levels, first one of the others
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
-    pub(crate) interval: Duration,
+    #[arg(long, value_name = "RULE")]
+    pub(crate) initial: Option<InitialRule>,
+    /// Mean interval of the basic levels, first one of the others: 10s if nothing is said
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) interval: Option<Duration>,
+    /// Set a parameter of the control, such as alpha=1.5 or delta=500ms; see below
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    pub(crate) set: Vec<(Parameter, String)>,
     /// No subscription, only checks
     #[arg(long)]
     pub(crate) poll: bool,
     /// End after so many changes
     #[arg(short = 'C', long, value_name = "N")]
     pub(crate) count: Option<u64>,
+}
+
+/// The names of `--control` and `--set`, with what they are for.
+fn how_to_choose() -> String {
+    let mut text = "Controls:\n".to_owned();
+    for preset in Preset::ALL {
+        text.push_str(&format!("  {:<21}{}\n", preset.name(), preset.about()));
+    }
+    text.push_str(
+        "\nLeave it at active unless you know better: it is the only one that hears what the broker says about its load. \
+         none\nif every notification arrives and a loss does no harm; fixed if each second is the same to you; the \
+         papers' own to\nrepeat or compare them. With --poll there are checks and no subscription.\n\nParameters of \
+         --set:\n",
+    );
+    for parameter in Parameter::ALL {
+        text.push_str(&format!("  {:<17}{}\n", parameter.name(), parameter.about()));
+    }
+    text
+}
+
+fn parameter(text: &str) -> Result<(Parameter, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.parse().map_err(|error| format!("{error}"))?, value.to_owned()))
 }
 
 fn time(text: &str) -> Result<Duration, String> {

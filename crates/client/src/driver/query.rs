@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Preset};
+use tidegate_control::ConfigError;
+use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Parameter, Preset};
 use tokio::sync::{mpsc, oneshot};
 
 use super::SpaceQuery;
@@ -84,10 +85,16 @@ impl QueryBuilder {
         self
     }
 
-    /// A named combination, such as the papers' own.
+    /// A named combination, such as the papers' own, in place of everything that was said about pace before.
     pub fn preset(mut self, preset: Preset) -> Self {
         self.pacer = preset.into();
         self
+    }
+
+    /// One value by its name: α, β, δ and all the others of the papers.
+    pub fn set(mut self, parameter: Parameter, value: &str) -> Result<Self, ConfigError> {
+        self.pacer.set(parameter, value)?;
+        Ok(self)
     }
 
     /// Everything about pace.

@@ -40,9 +40,9 @@ impl LossEstimator {
         f64::from(self.losses / self.lossy_checks.max(1.0)).max(1.0)
     }
 
-    /// λ̂: loss events per second.
-    pub(crate) fn event_rate(&self, prior_exposure: f64) -> f64 {
-        self.loss_rate(prior_exposure) / self.burst()
+    /// λ̂: loss events per second, with K where it is given.
+    pub(crate) fn event_rate(&self, prior_exposure: f64, burst: Option<f64>) -> f64 {
+        self.loss_rate(prior_exposure) / burst.unwrap_or_else(|| self.burst())
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
                 // A tenth of an event per check on average.
                 let lossy = draw::unit(&mut rng) < 0.1;
                 estimator.on_check(2.0, if lossy { batch } else { 0 });
-                events += estimator.event_rate(100.0) / f64::from(checks);
+                events += estimator.event_rate(100.0, None) / f64::from(checks);
                 bursts += estimator.burst() / f64::from(checks);
             }
             // The prior of half a loss in 100 s pulls the mean towards 0.005.
@@ -77,6 +77,6 @@ mod tests {
             estimator.on_check(f64::MAX, u32::MAX);
             estimator.on_check(0.0, u32::MAX);
         }
-        assert!(estimator.event_rate(0.5).is_finite() && estimator.burst().is_finite());
+        assert!(estimator.event_rate(0.5, None).is_finite() && estimator.burst().is_finite());
     }
 }

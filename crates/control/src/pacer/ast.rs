@@ -55,9 +55,43 @@ pub enum AstStep {
     /// A fixed δ, 1 µs ..= 1 h. With a common δ the check rates of different clients are proportional to √λ, the best
     /// use of a common budget of checks.
     Fixed(Duration),
+    /// A fixed share of the first interval, 0.0001 ..= 10: the same law, and who asks for ten times the interval has ten
+    /// times the step. With the practical rule no more than the mean distance of two losses.
+    Share(f64),
     /// δ chosen by each client from its own loss rate so that a lost update is found after this time on average,
-    /// 1 ms ..= 1 h; 0.1 s until the first loss.
+    /// 1 ms ..= 1 h; 0.1 s until the first loss. The intervals of all clients are then about the same, whatever they lose.
     DetectionDelay(Duration),
+}
+
+/// What `calculateEstimates()` of Algorithm 2 answers, where it is given and not computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GivenEstimates {
+    /// T: the expected timeout before a decrease. 1 ms ..= 30 days.
+    pub before_decrease: Option<Duration>,
+    /// N: consecutive growths between decreases. 0.01 ..= 1e6.
+    pub growths: Option<f64>,
+    /// K: losses of a check that finds any. 1 ..= 1e6.
+    pub burst: Option<f64>,
+}
+
+impl GivenEstimates {
+    fn build(&self) -> Result<EstimatesPlan, ConfigError> {
+        let given =
+            |field, value: Option<f64>, low, high| value.map(|value| number(field, value, low, high)).transpose();
+        let target = self.before_decrease.map(|target| span("ast.T", target, MILLISECOND, HOUR * 720)).transpose()?;
+        Ok(EstimatesPlan {
+            target: target.map(|target| target as f32),
+            growths: given("ast.N", self.growths, 0.01, 1e6)?.map(|growths| growths as f32),
+            burst: given("ast.K", self.burst, 1.0, 1e6)?,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct EstimatesPlan {
+    target: Option<f32>,
+    growths: Option<f32>,
+    burst: Option<f64>,
 }
 
 /// Configuration of AST.
@@ -73,6 +107,8 @@ pub struct AstConfig {
     pub floor: Duration,
     /// The timeout is never longer. ..= 30 days.
     pub ceiling: Duration,
+    /// T, N and K of Algorithm 2, where they are known and need not be estimated.
+    pub given: GivenEstimates,
     /// Growth of the practical rule.
     pub growth: Growth,
     /// Practical rule: count a loss with probability a/x. Switch off only to measure what it is worth.
@@ -86,9 +122,10 @@ impl Default for AstConfig {
         Self {
             rule: AstRule::default(),
             alpha: 2.0,
-            step: AstStep::DetectionDelay(Duration::from_secs(5)),
+            step: AstStep::Share(STEP_SHARE),
             floor: Duration::from_millis(50),
             ceiling: HOUR,
+            given: GivenEstimates::default(),
             growth: Growth::default(),
             thinning: true,
             gate: true,
@@ -105,6 +142,7 @@ impl AstConfig {
         at_most("ast.floor", self.floor, "ast.ceiling", self.ceiling)?;
         let (step, step_per_rate) = match self.step {
             AstStep::Fixed(step) => (span("ast.step", step, Duration::from_micros(1), HOUR)?, None),
+            AstStep::Share(share) => (number("ast.step", share, 1e-4, 10.0)? * interval, None),
             AstStep::DetectionDelay(delay) => {
                 let delay = span("ast.step", delay, MILLISECOND, HOUR)?;
                 // δ = λ̂·(2D/T₀)², T₀ = α/((α−1)c); the bound δ ≤ 1/λ̂ is for `learn`, which knows λ̂.
@@ -117,8 +155,10 @@ impl AstConfig {
             alpha,
             step,
             step_per_rate,
+            is_step_cut: matches!(self.step, AstStep::Share(_)) && self.rule == AstRule::Practical,
             floor,
             ceiling,
+            given: self.given.build()?,
             growth: self.growth,
             thinning: self.thinning,
             gate: self.gate,
@@ -135,8 +175,11 @@ pub(super) struct AstPlan {
     step: f64,
     /// δ = this × λ̂, if δ is chosen from the loss rate.
     step_per_rate: Option<f64>,
+    /// δ is no longer than the mean distance of two losses.
+    is_step_cut: bool,
     floor: f64,
     ceiling: f64,
+    given: EstimatesPlan,
     growth: Growth,
     thinning: bool,
     gate: bool,
@@ -172,7 +215,7 @@ pub(super) struct Ast {
     value: f64,
     /// δ now in force.
     step: f32,
-    /// T̂ (seconds) and N̂ of Algorithm 2; zero until the first loss.
+    /// T̂ (seconds) of Algorithm 2, zero until the first loss unless it is given; and N̂, one until then.
     target: f32,
     growths: f32,
 }
@@ -180,7 +223,8 @@ pub(super) struct Ast {
 impl Ast {
     pub(super) fn new(plan: &AstPlan, interval: f64) -> Self {
         let value = interval.clamp(plan.floor, plan.ceiling);
-        Self { value, step: plan.step as f32, target: 0.0, growths: 0.0 }
+        let (target, growths) = (plan.given.target.unwrap_or(0.0), plan.given.growths.unwrap_or(1.0));
+        Self { value, step: plan.step as f32, target, growths }
     }
 
     /// Seconds, between floor and ceiling.
@@ -227,11 +271,13 @@ impl Ast {
         draw::unit(rng) >= libm::pow(missed, f64::from(check.losses))
     }
 
-    /// Lines 4–8 of Algorithm 2, literally. Before the first loss there is no T; growth is then by δ.
+    /// Lines 4–8 of Algorithm 2, literally. Before the first loss there is no T unless it is given, and N is one.
     fn algorithm_2(&self) -> f64 {
-        let Some((target, growths)) = self.estimates() else { return self.value + f64::from(self.step) };
-        let grown = self.value + growths * f64::from(self.step);
-        if target - grown <= 0.0 { self.value } else { grown }
+        let grown = self.value + f64::from(self.growths) * f64::from(self.step);
+        match self.estimates() {
+            Some((target, _)) if target - grown <= 0.0 => self.value,
+            _ => grown,
+        }
     }
 
     fn grown(&self, plan: &AstPlan) -> f64 {
@@ -245,25 +291,29 @@ impl Ast {
 
     /// Once per lossy check: δ from the loss rate, T and N from the closed forms.
     fn learn(&mut self, plan: &AstPlan, losses: &LossEstimator) {
-        if plan.step_per_rate.is_none() && !plan.needs_estimates() {
+        if plan.step_per_rate.is_none() && !plan.is_step_cut && !plan.needs_estimates() {
             return;
         }
-        let rate = losses.event_rate(plan.prior_exposure);
+        let rate = losses.event_rate(plan.prior_exposure, plan.given.burst);
         // A step beyond the mean distance of two losses (ε > 1) is outside the model.
         let step_max = (1.0 / rate).min(plan.ceiling);
         if let Some(step_per_rate) = plan.step_per_rate {
             self.step = (step_per_rate * rate).clamp(STEP_MIN, step_max.max(STEP_MIN)) as f32;
+        } else if plan.is_step_cut {
+            self.step = plan.step.min(step_max).max(STEP_MIN) as f32;
         }
         if plan.needs_estimates()
             && let Ok(model) = Aimd::new(rate, f64::from(self.step).min(step_max), plan.alpha)
         {
             let estimates = model.estimate();
-            self.target = estimates.before_decrease as f32;
-            self.growths = estimates.growths as f32;
+            self.target = plan.given.target.unwrap_or(estimates.before_decrease as f32);
+            self.growths = plan.given.growths.unwrap_or(estimates.growths as f32);
         }
     }
 }
 
+/// The default δ is this share of the first interval: 1 s of 10 s. An hour without a loss makes 85 s of them.
+const STEP_SHARE: f64 = 0.1;
 /// δ before the first loss when it is to be chosen from the loss rate (CONTROL §10), and the least one ever chosen.
 const STEP_BEFORE_LOSS: f64 = 0.1;
 const STEP_MIN: f64 = 1e-3;

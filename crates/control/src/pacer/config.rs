@@ -1,7 +1,7 @@
 //! What a pacer can be asked to be: the four control levels, every rule by name, and the plan that is made of them.
 //!
-//! [`PacerConfig::default`] is the practical variant. [`Preset`] names the combinations that the papers describe and the
-//! experiments compare. [`PacerConfig::build`] checks everything once; the control code only ever sees a [`PacerPlan`].
+//! [`PacerConfig::default`] is the practical variant; the combinations that have a name are in `preset`, and every value
+//! that can be set by name in `parameter`. [`PacerConfig::build`] checks everything once; the control code only ever sees a [`PacerPlan`].
 
 // A processor without atomic operations (riscv32imc) has one core, and its pacers share their plan within one thread.
 #[cfg(not(target_has_atomic = "ptr"))]
@@ -10,10 +10,10 @@ pub(super) use alloc::rc::Rc as Arc;
 pub(super) use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::ast::{AstConfig, AstPlan, AstRule};
-use super::detect::{DetectorConfig, DetectorPlan, DetectorRule};
+use super::ast::{AstConfig, AstPlan};
+use super::detect::{DetectorConfig, DetectorPlan};
 use super::initial::InitialRule;
-use super::rbt::{BackOffConfig, BackOffPlan, RbtRule};
+use super::rbt::{BackOffConfig, BackOffPlan};
 use crate::config::{ConfigError, at_most, named, number, span};
 
 named! {
@@ -57,36 +57,6 @@ named! {
         Obey = "obey",
         /// They are not: for reproducing the papers, which have none.
         Ignore = "ignore",
-    }
-}
-
-named! {
-    "pacer";
-    /// Named combinations: the practical one of each level, and the papers' variants.
-    pub enum Preset {
-        /// Level 0.
-        None = "none",
-        /// Level 1, deterministic.
-        Fixed = "fixed",
-        /// Level 1, uniform.
-        Random = "random",
-        /// Level 1, exponential.
-        Exponential = "exponential",
-        /// Level 2, practical: exposure normalisation and congestion gate.
-        Adaptive = "adaptive",
-        /// Level 3, practical: and stretch. The default.
-        #[default]
-        Active = "active",
-        /// Level 2, equation (3).
-        AdaptiveEquation3 = "adaptive-equation3",
-        /// Level 2, Algorithm 2 with the closed forms of T and N.
-        AdaptiveAlgorithm2 = "adaptive-algorithm2",
-        /// Level 3, equation (3) + Algorithm 3, t_max = 60 s (P18).
-        ActiveP18 = "active-p18",
-        /// Level 3, equation (3) + Algorithm 3, t_max = 5 mean response times (P19).
-        ActiveP19 = "active-p19",
-        /// Level 3, equation (3) + Algorithm 3, t_max = n mean response times (S19).
-        ActiveS19 = "active-s19",
     }
 }
 
@@ -139,43 +109,7 @@ impl Default for PacerConfig {
     }
 }
 
-impl From<Preset> for PacerConfig {
-    fn from(preset: Preset) -> Self {
-        let practical = |level| Self { level, ..Self::default() };
-        match preset {
-            Preset::None => practical(Level::None),
-            Preset::Fixed => practical(Level::Fixed),
-            Preset::Random => practical(Level::Random),
-            Preset::Exponential => practical(Level::Exponential),
-            Preset::Adaptive => practical(Level::Adaptive),
-            Preset::Active => practical(Level::Active),
-            Preset::AdaptiveEquation3 => Self::paper(Level::Adaptive, AstRule::Equation3, RbtRule::P19),
-            Preset::AdaptiveAlgorithm2 => Self::paper(Level::Adaptive, AstRule::Algorithm2, RbtRule::P19),
-            Preset::ActiveP18 => Self::paper(Level::Active, AstRule::Equation3, RbtRule::P18),
-            Preset::ActiveP19 => Self::paper(Level::Active, AstRule::Equation3, RbtRule::P19),
-            Preset::ActiveS19 => Self::paper(Level::Active, AstRule::Equation3, RbtRule::S19),
-        }
-    }
-}
-
 impl PacerConfig {
-    /// What the papers say: no hints, no jitter but Algorithm 3's own noise, the detector "longer than the average", the
-    /// first back-off β·t_min, the first check at once, and 60 s of patience.
-    fn paper(level: Level, ast: AstRule, rbt: RbtRule) -> Self {
-        Self {
-            level,
-            ast: AstConfig { rule: ast, floor: Duration::from_millis(10), ..AstConfig::default() },
-            back_off: BackOffConfig { rule: rbt, ..BackOffConfig::default() },
-            detector: DetectorConfig { rule: DetectorRule::LightPaper, ..DetectorConfig::default() },
-            initial: InitialRule::Minimum,
-            jitter: 0.0,
-            start: Start::Immediately,
-            hints: HintUse::Ignore,
-            request_timeout: Duration::from_secs(60),
-            ..Self::default()
-        }
-    }
-
     /// Checks every field and the relations between them.
     pub fn build(&self) -> Result<Arc<PacerPlan>, ConfigError> {
         let interval = span("interval", self.interval, MILLISECOND, DAY)?;
@@ -226,6 +160,14 @@ pub struct PacerPlan {
     pub(super) delay_max: f64,
 }
 
+impl PacerPlan {
+    /// Whether the papers' sum a + b is kept to the letter: then there are regular checks only, none for a change that was
+    /// announced or a number that is missing.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+}
+
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
@@ -234,13 +176,6 @@ pub(super) const DAY: Duration = Duration::from_secs(86_400);
 mod tests {
     use super::*;
     use alloc::string::ToString;
-
-    #[test]
-    fn every_preset_builds() {
-        for preset in Preset::ALL {
-            assert!(PacerConfig::from(*preset).build().is_ok(), "{preset}");
-        }
-    }
 
     #[test]
     fn a_wrong_value_is_named_with_its_range() {

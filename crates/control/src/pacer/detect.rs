@@ -5,6 +5,7 @@
 //! rigorous   d > T_net + (1 + θ)·T_proc            caps the broker's utilisation at θ/(1+θ): only for expensive queries
 //! mediate    d > T_net + D_br, announced; repaired: the broker's measured queueing delay q > q_target. The default.
 //! light      d > κ·T̃, the running mean; repaired: d > max(3·base, base + 50 ms) with base the windowed minimum
+//! slides     as light-paper, or t < t_small: the timeout before this very check was too small (S19)
 //! ```
 //! The mean-based test flags 37–50 % of healthy rounds and stops seeing a standing overload after some 22 rounds, because
 //! the mean follows it; a minimum does neither, but a client that joins a standing queue learns an inflated one. Without
@@ -36,6 +37,8 @@ named! {
         RigorousPaper = "rigorous-paper",
         /// By response times above κ times the mean: Algorithm 3's own test with κ = 1.
         LightPaper = "light-paper",
+        /// The same, or by a timeout that "becomes small": both meanings of a collision in the slides of 2019.
+        SlidesPaper = "slides-paper",
     }
 }
 
@@ -58,7 +61,7 @@ pub struct DetectorConfig {
     pub rule: DetectorRule,
     /// θ of `rigorous`: permitted queueing as a share of the processing time. 0.01 ..= 0.99.
     pub theta: f64,
-    /// κ of `light-paper`. 1 ..= 100.
+    /// κ of `light-paper` and `slides-paper`. 1 ..= 100.
     pub kappa: f64,
     /// How the mean response time is kept.
     pub average: AverageRule,
@@ -72,6 +75,8 @@ pub struct DetectorConfig {
     pub processing: Option<Duration>,
     /// What a denial is to the paper rules.
     pub denial: DenialRule,
+    /// `slides-paper`: a timeout below this is a collision. ..= 1 h. The slides give no number; this is their t_min.
+    pub small: Duration,
 }
 
 impl Default for DetectorConfig {
@@ -86,6 +91,7 @@ impl Default for DetectorConfig {
             network: Duration::ZERO,
             processing: None,
             denial: DenialRule::default(),
+            small: Duration::from_millis(100),
         }
     }
 }
@@ -105,6 +111,7 @@ impl DetectorConfig {
                 None => None,
             },
             denial: self.denial,
+            small: span("detector.small", self.small, Duration::ZERO, HOUR)?,
         })
     }
 }
@@ -120,6 +127,18 @@ pub(super) struct DetectorPlan {
     network: f64,
     processing: Option<f64>,
     denial: DenialRule,
+    small: f64,
+}
+
+/// What is known of an attempt beside its outcome. Times in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttemptTerms {
+    /// After which it would have been over without an answer.
+    pub(super) timeout: f64,
+    /// t before it; none if it was the first one.
+    pub(super) waited: Option<f64>,
+    /// The broker's hints are believed.
+    pub(super) obey: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,14 +152,13 @@ pub(super) struct Detector {
 impl Detector {
     pub(super) const NEW: Self = Self { baseline: WindowedMinimum::EMPTY, average: Average::ZERO, permitted: -1.0 };
 
-    /// Takes the outcome in, and says whether it shows congestion. `obey`: the broker's hints are believed.
+    /// Takes the outcome in, and says whether it shows congestion.
     pub(super) fn is_congested(
         &mut self,
         plan: &DetectorPlan,
         now: Timestamp,
         outcome: &Outcome,
-        timeout: f64,
-        obey: bool,
+        attempt: &AttemptTerms,
     ) -> bool {
         match outcome {
             Outcome::Answered { latency, hints, .. } => {
@@ -150,12 +168,13 @@ impl Detector {
                 }
                 self.baseline.on_sample(now, latency);
                 self.average.on_sample(plan.average, plan.gamma, latency);
-                self.is_late(plan, latency, if obey { Some(hints) } else { None })
+                let hints = attempt.obey.then_some(hints);
+                self.is_late(plan, latency, hints) || plan.is_too_small(attempt.waited)
             }
             Outcome::Denied { .. } => !(plan.is_paper() && plan.denial == DenialRule::Fast),
             Outcome::TimedOut => {
                 // The papers' mean includes the timeouts, with the time that was waited.
-                self.average.on_sample(plan.average, plan.gamma, timeout);
+                self.average.on_sample(plan.average, plan.gamma, attempt.timeout);
                 true
             }
             Outcome::Failed => true,
@@ -184,7 +203,7 @@ impl Detector {
             }
             // Nothing announced, nothing exceeded.
             (DetectorRule::MediatePaper, _) => self.permitted >= 0.0 && self.is_beyond_permitted(plan, latency),
-            (DetectorRule::LightPaper, _) => latency > plan.kappa * self.average.value(),
+            (DetectorRule::LightPaper | DetectorRule::SlidesPaper, _) => latency > plan.kappa * self.average.value(),
         }
     }
 
@@ -200,7 +219,18 @@ impl Detector {
 
 impl DetectorPlan {
     fn is_paper(&self) -> bool {
-        matches!(self.rule, DetectorRule::MediatePaper | DetectorRule::RigorousPaper | DetectorRule::LightPaper)
+        match self.rule {
+            DetectorRule::Mediate | DetectorRule::Rigorous | DetectorRule::Light => false,
+            DetectorRule::MediatePaper
+            | DetectorRule::RigorousPaper
+            | DetectorRule::LightPaper
+            | DetectorRule::SlidesPaper => true,
+        }
+    }
+
+    /// `waited`: t before the check, unless it was the first one.
+    fn is_too_small(&self, waited: Option<f64>) -> bool {
+        self.rule == DetectorRule::SlidesPaper && waited.is_some_and(|waited| waited < self.small)
     }
 }
 
@@ -212,6 +242,8 @@ const LIGHT_SLACK: f64 = 0.05;
 mod tests {
     use super::*;
 
+    const ATTEMPT: AttemptTerms = AttemptTerms { timeout: 2.0, waited: None, obey: true };
+
     fn late(config: DetectorConfig, baseline_ms: u64, latency_ms: u64, hints: Hints) -> bool {
         let plan = config.build().unwrap();
         let mut detector = Detector::NEW;
@@ -222,8 +254,8 @@ mod tests {
             hints,
         };
         let quiet = Hints { queued: Some(Duration::ZERO), ..hints.clone() };
-        detector.is_congested(&plan, Timestamp::ZERO, &answered(baseline_ms, quiet), 2.0, true);
-        detector.is_congested(&plan, Timestamp::ZERO, &answered(latency_ms, hints), 2.0, true)
+        detector.is_congested(&plan, Timestamp::ZERO, &answered(baseline_ms, quiet), &ATTEMPT);
+        detector.is_congested(&plan, Timestamp::ZERO, &answered(latency_ms, hints), &ATTEMPT)
     }
 
     fn rule(rule: DetectorRule) -> DetectorConfig {
@@ -300,7 +332,7 @@ mod tests {
             for (denial, is_fast_allowed) in [(DenialRule::Congestion, false), (DenialRule::Fast, true)] {
                 let plan = DetectorConfig { rule: *rule, denial, ..DetectorConfig::default() }.build().unwrap();
                 let mut detector = Detector::NEW;
-                let mut judge = |outcome| detector.is_congested(&plan, Timestamp::ZERO, &outcome, 2.0, true);
+                let mut judge = |outcome| detector.is_congested(&plan, Timestamp::ZERO, &outcome, &ATTEMPT);
                 assert!(judge(Outcome::TimedOut) && judge(Outcome::Failed), "{rule}");
                 let is_paper = rule.name().ends_with("-paper");
                 assert_eq!(judge(Outcome::denied()), !(is_fast_allowed && is_paper), "{rule} {denial}");
@@ -309,11 +341,24 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_that_became_small_is_a_collision_of_the_slides_only() {
+        for rule in DetectorRule::ALL {
+            let plan = DetectorConfig { rule: *rule, ..DetectorConfig::default() }.build().unwrap();
+            for (waited, is_collision) in [(None, false), (Some(0.1), false), (Some(0.09), true)] {
+                let attempt = AttemptTerms { waited, ..ATTEMPT };
+                let answer = Outcome::answered(Duration::from_millis(10), 0);
+                let is_congested = Detector::NEW.is_congested(&plan, Timestamp::ZERO, &answer, &attempt);
+                assert_eq!(is_congested, is_collision && *rule == DetectorRule::SlidesPaper, "{rule} {waited:?}");
+            }
+        }
+    }
+
+    #[test]
     fn timeouts_enter_the_mean_and_denials_do_not() {
         let plan = rule(DetectorRule::LightPaper).build().unwrap();
         let mut detector = Detector::NEW;
-        detector.is_congested(&plan, Timestamp::ZERO, &Outcome::TimedOut, 2.0, true);
-        detector.is_congested(&plan, Timestamp::ZERO, &Outcome::denied(), 2.0, true);
+        detector.is_congested(&plan, Timestamp::ZERO, &Outcome::TimedOut, &ATTEMPT);
+        detector.is_congested(&plan, Timestamp::ZERO, &Outcome::denied(), &ATTEMPT);
         assert_eq!(detector.average(), 2.0);
     }
 }

@@ -17,6 +17,8 @@ mod config;
 mod detect;
 mod initial;
 mod outcome;
+mod parameter;
+mod preset;
 mod rbt;
 #[cfg(test)]
 mod tests;
@@ -26,11 +28,13 @@ use core::time::Duration;
 use rand_core::Rng;
 
 pub use crate::measure::AverageRule;
-pub use ast::{AstConfig, AstRule, AstStep, Growth};
-pub use config::{HintUse, Level, PacerConfig, PacerPlan, Preset, Start};
+pub use ast::{AstConfig, AstRule, AstStep, GivenEstimates, Growth};
+pub use config::{HintUse, Level, PacerConfig, PacerPlan, Start};
 pub use detect::{DenialRule, DetectorConfig, DetectorRule};
 pub use initial::InitialRule;
 pub use outcome::Outcome;
+pub use parameter::Parameter;
+pub use preset::Preset;
 pub use rbt::{BackOffConfig, Noise, RbtRule};
 
 use crate::draw;
@@ -39,7 +43,7 @@ use crate::measure::LossEstimator;
 use crate::time::{Timestamp, duration, seconds};
 use ast::{Ast, CheckResult};
 use config::Arc;
-use detect::Detector;
+use detect::{AttemptTerms, Detector};
 use initial::{Past, Situation};
 use rbt::BackOffState;
 
@@ -241,7 +245,9 @@ impl PacerState {
     ) -> Option<Duration> {
         self.phase = PacerPhase::Waiting;
         self.forget_plan();
-        let congested = self.detector.is_congested(&plan.detector, now, outcome, plan.request_timeout, plan.obey);
+        let waited = self.answered_at.map(|_| f64::from(self.waited));
+        let attempt = AttemptTerms { timeout: plan.request_timeout, waited, obey: plan.obey };
+        let congested = self.detector.is_congested(&plan.detector, now, outcome, &attempt);
         if let Outcome::Answered { losses, not_modified, .. } = outcome {
             let losses = if *not_modified { 0 } else { *losses };
             let exposure = self.count_losses(now, losses);

@@ -2,6 +2,7 @@
 
 mod law;
 mod model;
+mod papers;
 
 use super::*;
 use alloc::vec;

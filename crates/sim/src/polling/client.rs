@@ -113,6 +113,9 @@ impl Maker {
             pacer.hints = if obey { HintUse::Obey } else { HintUse::Ignore };
         }
         pacer.detector.network = Duration::from_secs_f64(config.link.rtt);
+        for (parameter, text) in &clients.parameters {
+            pacer.set(*parameter, text)?;
+        }
         pacer.start = if clients.together { Start::Immediately } else { Start::Spread };
         let hints = pacer.hints;
         let pacer = pacer.build()?;

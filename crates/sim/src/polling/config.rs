@@ -1,6 +1,6 @@
 //! What is simulated: clients, broker, host, links and updates. Every field has the value of EVAL §3 by default.
 
-use tidegate_control::pacer::{DetectorRule, InitialRule, Preset};
+use tidegate_control::pacer::{DetectorRule, InitialRule, Parameter, Preset};
 
 /// A polling world. Times are in seconds, rates per second, shares in 0 ..= 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +63,8 @@ pub struct Clients {
     pub once: bool,
     /// Share of the promised slots that nobody comes for.
     pub no_show: f64,
+    /// Other parameters of the pacer, as they are written.
+    pub parameters: Vec<(Parameter, String)>,
 }
 
 /// How many clients.
@@ -79,7 +81,7 @@ pub enum Count {
 pub enum StepChoice {
     /// So that the mean timeout is t0 with radio losses alone, as in EVAL §3.
     Matched,
-    /// What ships: chosen by each client from its losses for a detection delay of 5 s.
+    /// What ships: a tenth of the first interval; a constant of the papers' presets.
     Shipped,
     /// So many seconds.
     Fixed(f64),
@@ -302,6 +304,7 @@ impl Default for Polling {
                 together: false,
                 once: false,
                 no_show: 0.0,
+                parameters: Vec::new(),
             },
             broker: Broker::plain(),
             host: Host {

@@ -1,6 +1,6 @@
 //! Every key of a scenario, and what it changes in a world.
 
-use tidegate_control::pacer::{DetectorRule, InitialRule, Preset};
+use tidegate_control::pacer::{DetectorRule, InitialRule, PacerConfig, Parameter, Preset};
 use tidegate_control::rhythm::RhythmRule;
 
 use super::suggest::did_you_mean;
@@ -71,6 +71,24 @@ keys! {
         "clients.together" => world.clients.together = value.flag()?,
         "clients.once" => world.clients.once = value.flag()?,
         "clients.no_show" => world.clients.no_show = value.share(0.0, 1.0)?,
+        "clients.T" => set_parameter(world, Parameter::BeforeDecrease, value)?,
+        "clients.N" => set_parameter(world, Parameter::Growths, value)?,
+        "clients.K" => set_parameter(world, Parameter::Burst, value)?,
+        "clients.ast" => set_parameter(world, Parameter::Ast, value)?,
+        "clients.floor" => set_parameter(world, Parameter::Floor, value)?,
+        "clients.t_min" => set_parameter(world, Parameter::Minimum, value)?,
+        "clients.t_max" => set_parameter(world, Parameter::Maximum, value)?,
+        "clients.rounds" => set_parameter(world, Parameter::Rounds, value)?,
+        "clients.rbt" => set_parameter(world, Parameter::Rbt, value)?,
+        "clients.noise" => set_parameter(world, Parameter::Noise, value)?,
+        "clients.theta" => set_parameter(world, Parameter::Theta, value)?,
+        "clients.kappa" => set_parameter(world, Parameter::Kappa, value)?,
+        "clients.gamma" => set_parameter(world, Parameter::Gamma, value)?,
+        "clients.average" => set_parameter(world, Parameter::Average, value)?,
+        "clients.t_net" => set_parameter(world, Parameter::Network, value)?,
+        "clients.t_proc" => set_parameter(world, Parameter::Processing, value)?,
+        "clients.t_small" => set_parameter(world, Parameter::Small, value)?,
+        "clients.denial" => set_parameter(world, Parameter::Denial, value)?,
         "broker.preset" => {
             let name = value.one_of(&Broker::PRESETS.map(|name| (name, name)))?;
             if let Some(preset) = Broker::preset(name) {
@@ -210,6 +228,15 @@ fn set_interval(interval: &mut Interval, path: &str, value: &Value) -> Result<()
         (Interval::Periodic(_, cv), "publishers.interval_cv") => *cv = value.share(0.0, 10.0)?,
         _ => return Err("the interval of this scenario has no such parameter; see publishers.interval".to_owned()),
     }
+    Ok(())
+}
+
+/// What of a pacer has no meaning of its own here. Whether it is readable is known now, whether it is in range when the
+/// clients are made.
+fn set_parameter(world: &mut Polling, parameter: Parameter, value: &Value) -> Result<(), String> {
+    let text = value.to_string();
+    PacerConfig::default().set(parameter, &text).map_err(|error| format!("expected {}", error.allowed))?;
+    world.clients.parameters.push((parameter, text));
     Ok(())
 }
 

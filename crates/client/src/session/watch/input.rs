@@ -7,8 +7,8 @@ use tidegate_control::hints::Hints;
 use tidegate_control::pacer::{Level, Outcome};
 use tidegate_control::rand_core::Rng;
 
-use super::{Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, OpenCheck, Watch, WatchCheck};
-use crate::limits::{GRACE, MISSED_MAX, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
+use super::{Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, OpenCheck, Suspicion, Watch, WatchCheck};
+use crate::limits::{MISSED_MAX, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
 use crate::session::row::{Delta, Row, View};
 
 impl Watch {
@@ -95,10 +95,12 @@ impl Watch {
         let gap = std::mem::take(&mut self.gap);
         let was_founded = std::mem::replace(&mut self.is_founded, true);
         let lost = match std::mem::replace(&mut self.check, WatchCheck::Idle) {
-            WatchCheck::Repairing { losses, answered } => {
+            WatchCheck::Repairing { losses, suspicion } => {
                 let losses = losses.max(gap);
-                let (latency, hints) = answered.map_or_else(|| (now.since(sent), Hints::default()), |known| *known);
-                self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
+                match suspicion {
+                    Some(suspicion) => self.settle(*suspicion, losses, rng),
+                    None => self.end(now, &Outcome::answered(now.since(sent), losses), rng),
+                }
                 // What a gap had lost was told with the gap.
                 losses.saturating_sub(gap)
             }
@@ -127,7 +129,7 @@ impl Watch {
         let (missing, is_sound) = match sequence {
             None => (0, true),
             // Told already, by a check that overtook it.
-            Some(number) if number <= self.subscription.overtaken => return self.on_late(now, rng),
+            Some(number) if number <= self.subscription.overtaken => return self.on_late(rng),
             // A number that cannot be: what it says is not to be trusted, and something is amiss.
             Some(number) if number <= *last => (1, false),
             Some(number) => (number - std::mem::replace(last, number) - 1, true),
@@ -142,16 +144,16 @@ impl Watch {
         self.tell(done, missing, ChangeSource::Notification);
         if missing > 0 {
             self.gap = self.gap.saturating_add(missing);
-            if let Some(delay) = self.pacer.on_push_hint(spread, rng) {
+            // The papers know regular checks only: the next one finds what is missing.
+            if !self.plan.pacer.is_exact()
+                && let Some(delay) = self.pacer.on_push_hint(spread, rng)
+            {
                 self.fetch = Some(now + delay);
             }
         }
-        if let WatchCheck::Settling { print, latency, hints, .. } = &mut self.check
-            && *print == self.view.print()
-        {
-            let (latency, hints) = (*latency, std::mem::take(&mut **hints));
-            self.check = WatchCheck::Idle;
-            self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
+        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+            WatchCheck::Settling { print, suspicion } if print == self.view.print() => self.settle(*suspicion, 0, rng),
+            other => self.check = other,
         }
     }
 
@@ -201,8 +203,8 @@ impl Watch {
                 if !asking.trail.contains(&print) && print != self.view.print() {
                     self.version = None;
                     let losses = losses_of(&self.view.difference(&View::of(rows))).max(1);
-                    let hints = Box::new(hints);
-                    self.check = WatchCheck::Settling { until: now + GRACE, print, losses, latency, hints };
+                    let suspicion = self.suspect(now, losses, (latency, hints), rng);
+                    self.check = WatchCheck::Settling { print, suspicion };
                     return;
                 }
                 if print != self.view.print() {
@@ -244,10 +246,10 @@ impl Watch {
         let losses = losses_of(&done).min(numbered).max(gap);
         self.note_state();
         self.tell(done, 0, ChangeSource::Check);
-        self.check = WatchCheck::Overtaken { until: now + GRACE, losses, latency, hints: Box::new(hints) };
         if losses == 0 {
-            self.end_overtaken(now, rng);
+            return self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
         }
+        self.check = WatchCheck::Overtaken(self.suspect(now, losses, (latency, hints), rng));
     }
 
     /// A check was answered with a number that cannot be. If it were believed, every notification up to it would be taken
@@ -263,21 +265,24 @@ impl Watch {
     }
 
     /// A notification that a check has overtaken: it was late, not lost.
-    fn on_late<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
-        if let WatchCheck::Overtaken { losses, .. } = &mut self.check {
-            *losses = losses.saturating_sub(1);
-            if *losses == 0 {
-                self.end_overtaken(now, rng);
+    fn on_late<R: Rng + ?Sized>(&mut self, rng: &mut R) {
+        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+            WatchCheck::Overtaken(suspicion) if suspicion.losses <= 1 => self.settle(*suspicion, 0, rng),
+            WatchCheck::Overtaken(suspicion) => {
+                let Suspicion { at, losses, latency, hints, .. } = *suspicion;
+                self.check = WatchCheck::Overtaken(self.suspect(at, losses - 1, (latency, hints), rng));
             }
+            other => self.check = other,
         }
     }
 
     /// What has not come by now was lost.
-    pub(super) fn end_overtaken<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
+    pub(super) fn end_overtaken<R: Rng + ?Sized>(&mut self, rng: &mut R) {
         match std::mem::replace(&mut self.check, WatchCheck::Idle) {
-            WatchCheck::Overtaken { losses, latency, hints, .. } => {
+            WatchCheck::Overtaken(suspicion) => {
+                let losses = suspicion.losses;
                 self.tell(Delta::default(), losses, ChangeSource::Check);
-                self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints: *hints }, rng);
+                self.settle(*suspicion, losses, rng);
             }
             other => self.check = other,
         }
@@ -309,7 +314,9 @@ impl Watch {
             ExchangeFailure::Failed(again) => Hints { retry_after: *again, ..Hints::default() },
             ExchangeFailure::TimedOut | ExchangeFailure::Unsupported => Hints::default(),
         };
-        if matches!(self.check, WatchCheck::Repairing { .. }) {
+        if let WatchCheck::Repairing { suspicion, .. } = &mut self.check {
+            // The delay now counts from the repair that succeeds.
+            *suspicion = None;
             self.end(now, &outcome_of(failure), rng);
             self.next = None;
         } else {

@@ -26,7 +26,7 @@ use tidegate_control::rand_core::Rng;
 
 use super::reconnect::Reconnect;
 use super::row::{Delta, View};
-use crate::limits::ANSWER_TIMEOUT;
+use crate::limits::{ANSWER_TIMEOUT, GRACE};
 pub use exchange::{
     Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, ResultChange, WatchAction, WatchCounts, WatchPlan,
     WatchStats,
@@ -76,26 +76,33 @@ enum WatchCheck {
     Asking(Box<OpenCheck>),
     /// The answer is not the view: a notification may still be on its way.
     Settling {
-        until: Timestamp,
         print: u64,
-        losses: u32,
-        latency: Duration,
-        hints: Box<Hints>,
+        suspicion: Box<Suspicion>,
     },
     /// It is known what was missed and how many notifications would have said it. Those that are still on their way were
     /// not lost.
-    Overtaken {
-        until: Timestamp,
-        losses: u32,
-        latency: Duration,
-        hints: Box<Hints>,
-    },
-    /// Something was lost: a new subscription will tell. `sent` is when it was asked for, `answered` what is known
-    /// already of the check that found out.
+    Overtaken(Box<Suspicion>),
+    /// Something was lost: a new subscription will tell. `suspicion` is what is known of the check that found out; none if
+    /// the subscription itself is the check.
     Repairing {
         losses: u32,
-        answered: Option<Box<(Duration, Hints)>>,
+        suspicion: Option<Box<Suspicion>>,
     },
+}
+
+/// A check was answered, and what it shows may be a loss or only a notification that is late. The delay until the next
+/// check counts from the answer, whenever the question is settled.
+#[derive(Clone, Debug)]
+struct Suspicion {
+    /// When the check was answered.
+    at: Timestamp,
+    /// What has not come by then was lost: after a grace, and before the next check would be due.
+    until: Timestamp,
+    losses: u32,
+    latency: Duration,
+    hints: Hints,
+    /// The pacer if it is a loss, and the delay that it then says.
+    if_lost: (Pacer, Option<Duration>),
 }
 
 #[derive(Clone, Debug)]
@@ -188,7 +195,7 @@ impl Watch {
         let check = match &self.check {
             WatchCheck::Idle => self.next.into_iter().chain(self.fetch).min(),
             WatchCheck::Asking(asking) => Some(asking.sent + self.plan.check_timeout),
-            WatchCheck::Settling { until, .. } | WatchCheck::Overtaken { until, .. } => Some(*until),
+            WatchCheck::Settling { suspicion, .. } | WatchCheck::Overtaken(suspicion) => Some(suspicion.until),
             WatchCheck::Repairing { .. } => None,
         };
         [subscription.due, asked, check].into_iter().flatten().min()
@@ -200,23 +207,25 @@ impl Watch {
         if self.subscription.due.is_some_and(|due| now >= due) {
             return Some(self.subscribe(now));
         }
-        match &mut self.check {
-            WatchCheck::Settling { until, losses, latency, hints, .. } if now >= *until => {
-                let answered = Some(Box::new((*latency, std::mem::take(&mut **hints))));
-                self.check = WatchCheck::Repairing { losses: *losses, answered };
+        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+            WatchCheck::Settling { suspicion, .. } if now >= suspicion.until => {
+                self.check = WatchCheck::Repairing { losses: suspicion.losses, suspicion: Some(suspicion) };
                 // If there is none any more, the next one is on its way and tells the same.
                 self.subscription.live.is_some().then(|| self.subscribe(now))
             }
             WatchCheck::Idle if self.next.into_iter().chain(self.fetch).any(|due| now >= due) => {
                 // What was missed since the last number would leave out the numbers before it: a gap needs a baseline.
                 Some(if self.gap > 0 && self.subscription.live.is_some() {
-                    self.check = WatchCheck::Repairing { losses: 0, answered: None };
+                    self.check = WatchCheck::Repairing { losses: 0, suspicion: None };
                     self.subscribe(now)
                 } else {
                     self.ask(now)
                 })
             }
-            _ => None,
+            other => {
+                self.check = other;
+                None
+            }
         }
     }
 
@@ -267,10 +276,41 @@ impl Watch {
         (self.next, self.fetch) = (None, None);
     }
 
-    /// A request of the pacer's is over.
-    fn end<R: Rng + ?Sized>(&mut self, now: Timestamp, outcome: &Outcome, rng: &mut R) {
+    /// A request of the pacer's is over, and was so at this time.
+    fn end<R: Rng + ?Sized>(&mut self, at: Timestamp, outcome: &Outcome, rng: &mut R) {
+        self.next = self.pacer.on_outcome(at, outcome, rng).map(|delay| at + delay);
+        self.count(outcome);
+    }
+
+    /// A check was answered, and this may be a loss.
+    fn suspect<R: Rng + ?Sized>(
+        &self,
+        at: Timestamp,
+        losses: u32,
+        (latency, hints): (Duration, Hints),
+        rng: &mut R,
+    ) -> Box<Suspicion> {
+        let mut pacer = self.pacer.clone();
+        let outcome = Outcome::Answered { latency, losses, not_modified: false, hints: hints.clone() };
+        let delay = pacer.on_outcome(at, &outcome, rng);
+        let until = at + delay.map_or(GRACE, |delay| delay.min(GRACE));
+        Box::new(Suspicion { at, until, losses, latency, hints, if_lost: (pacer, delay) })
+    }
+
+    /// It is known how many were lost.
+    fn settle<R: Rng + ?Sized>(&mut self, suspicion: Suspicion, losses: u32, rng: &mut R) {
+        let Suspicion { at, losses: suspected, latency, hints, if_lost: (pacer, delay), .. } = suspicion;
+        let outcome = Outcome::Answered { latency, losses, not_modified: false, hints };
+        if losses != suspected {
+            return self.end(at, &outcome, rng);
+        }
+        self.pacer = pacer;
+        self.next = delay.map(|delay| at + delay);
+        self.count(&outcome);
+    }
+
+    fn count(&mut self, outcome: &Outcome) {
         self.ticket = outcome.hints().and_then(|hints| hints.ticket);
-        self.next = self.pacer.on_outcome(now, outcome, rng).map(|delay| now + delay);
         match outcome {
             Outcome::Answered { losses, .. } => {
                 self.counts.answered += 1;
@@ -294,10 +334,10 @@ impl Watch {
             let attempt = asking.attempt;
             self.handle(Input::Refused { attempt, failure: ExchangeFailure::TimedOut }, now, rng);
         }
-        if let WatchCheck::Overtaken { until, .. } = &self.check
-            && now >= *until
+        if let WatchCheck::Overtaken(suspicion) = &self.check
+            && now >= suspicion.until
         {
-            self.end_overtaken(now, rng);
+            self.end_overtaken(rng);
         }
     }
 

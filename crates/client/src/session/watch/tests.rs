@@ -2,7 +2,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use tidegate_control::pacer::{Level, PacerConfig};
+use tidegate_control::pacer::{Level, PacerConfig, Preset};
 
 use super::*;
 use crate::limits::MISSED_MAX;
@@ -24,7 +24,11 @@ fn moved(from: &[&str], to: &[&str]) -> Delta {
 
 impl Bed {
     fn new(level: Level, delivery: ChangeDelivery) -> Self {
-        let pacer = PacerConfig { level, ..PacerConfig::default() }.build().unwrap();
+        Self::with(&PacerConfig { level, ..PacerConfig::default() }, delivery)
+    }
+
+    fn with(config: &PacerConfig, delivery: ChangeDelivery) -> Self {
+        let pacer = config.build().unwrap();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         let plan = Arc::new(WatchPlan { pacer, delivery, check_timeout: Duration::from_secs(2) });
         Self { watch: Watch::new(&plan, Timestamp::ZERO, &mut rng), rng, now: Timestamp::ZERO }
@@ -51,7 +55,11 @@ impl Bed {
 
     /// Up to a subscription that stands.
     fn live(level: Level, texts: &[&str]) -> (Self, Attempt) {
-        let mut bed = Self::new(level, ChangeDelivery::Push);
+        Self::live_with(&PacerConfig { level, ..PacerConfig::default() }, texts)
+    }
+
+    fn live_with(config: &PacerConfig, texts: &[&str]) -> (Self, Attempt) {
+        let mut bed = Self::with(config, ChangeDelivery::Push);
         let Some(WatchAction::Subscribe { attempt, .. }) = bed.turn() else { panic!() };
         bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(texts) });
         assert_eq!(bed.watch.poll_change().unwrap().source, ChangeSource::Baseline);
@@ -271,4 +279,88 @@ fn a_subscription_that_was_cut_goes_on_where_it_was() {
     assert_eq!((change.added, change.removed, change.lost), (rows(&["c"]), rows(&["b"]), 1));
     bed.changed(attempt, 4, moved(&["c"], &["d"]));
     assert_eq!((bed.texts(), bed.watch.stats().counts.gaps), (vec!["d".to_owned()], 0));
+}
+
+/// The papers' AST with a first timeout of so many milliseconds, and δ a tenth of it.
+fn equation_3(millis: u64) -> PacerConfig {
+    let mut config = PacerConfig::from(Preset::AdaptiveEquation3);
+    config.interval = Duration::from_millis(millis);
+    config.ast.step = tidegate_control::pacer::AstStep::Fixed(Duration::from_millis(millis / 10));
+    config
+}
+
+#[test]
+fn after_a_loss_the_next_check_comes_when_the_formula_says() {
+    // A grace of a second fits into the first timeout and not into the second.
+    for millis in [10_000, 400] {
+        let ms = |millis: u64| Duration::from_millis(millis);
+        // By a whole result that nothing explains, which a new subscription repairs.
+        let (mut bed, _) = Bed::live_with(&equation_3(millis), &["a"]);
+        let attempt = bed.check();
+        bed.whole(attempt, &["b"]);
+        let answered = bed.now;
+        let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
+        assert_eq!(
+            bed.now,
+            answered + ms(1000).min(ms(millis / 2)),
+            "a grace, and no longer than until the next check"
+        );
+        bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["b"]) });
+        bed.check();
+        assert_eq!(bed.now, answered + ms(millis / 2), "AST/α from the answer on");
+
+        // By what the broker says was missed.
+        let (mut bed, live) = Bed::live_with(&equation_3(millis), &["a"]);
+        bed.watch.allow_missed();
+        bed.changed(live, 1, moved(&["a"], &["b"]));
+        let attempt = bed.check();
+        bed.hear(Input::Missed { attempt, sequence: 3, delta: moved(&["b"], &["c"]), hints: Hints::default() });
+        let answered = bed.now;
+        bed.check();
+        assert_eq!((bed.now, bed.watch.stats().counts.losses), (answered + ms(millis / 2), 1));
+
+        // And if the notification was only late, as if it had been there.
+        let (mut bed, live) = Bed::live_with(&equation_3(millis), &["a"]);
+        let attempt = bed.check();
+        bed.whole(attempt, &["b"]);
+        let answered = bed.now;
+        bed.now = answered + ms(50);
+        bed.changed(live, 1, moved(&["a"], &["b"]));
+        bed.check();
+        // (δ is kept with seven digits.)
+        let waited = (bed.now.since(answered).as_secs_f64() * 1000.0).round();
+        assert_eq!((waited as u64, bed.watch.stats().counts.losses), (millis + millis / 10, 0));
+    }
+}
+
+#[test]
+fn the_papers_know_regular_checks_only() {
+    let (mut bed, live) = Bed::live_with(&equation_3(10_000), &["a"]);
+    let attempt = bed.check();
+    bed.whole(attempt, &["a"]);
+    let due = bed.now + Duration::from_millis(11_000);
+    bed.now = bed.now + Duration::from_secs(5);
+    bed.changed(live, 3, moved(&["a"], &["b"]));
+    assert_eq!(bed.watch.poll_change().unwrap().lost, 2, "told at once");
+    // Repaired by the next regular one, which is a subscription.
+    let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    assert_eq!(bed.now, due);
+    bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["b"]) });
+    bed.check();
+    assert_eq!(bed.now, due + Duration::from_millis(5500), "k = 2: AST/α");
+}
+
+#[test]
+fn a_repair_that_was_refused_is_no_reason_to_hurry() {
+    let (mut bed, _) = Bed::live_with(&equation_3(10_000), &["a"]);
+    let attempt = bed.check();
+    bed.whole(attempt, &["b"]);
+    let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Refused { attempt, failure: ExchangeFailure::Denied(Hints::default()) });
+    let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    bed.now = bed.now + Duration::from_secs(20);
+    bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["b"]) });
+    let repaired = bed.now;
+    bed.check();
+    assert_eq!(bed.now, repaired + Duration::from_secs(5));
 }

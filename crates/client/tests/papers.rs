@@ -1,0 +1,287 @@
+//! The papers' presets on the wire: a proxy between a client and the broker writes down when each check was asked and
+//! answered, makes answers late and notifications lost as a script says, and the timeouts between them are compared with
+//! the papers' lines.
+//!
+//! A timer is never early, so every timeout is at least what the formula says; how late one is depends on the machine. The
+//! short test therefore asks for half of them within 40 ms, the long one (`--ignored`, on a quiet machine) for all of 200.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that cannot be done has failed the test")]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Broker, pattern, soon, triple};
+use tidegate_client::{Parameter, Preset, Space};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Every preset of the papers; the others have jitter, and obey the broker.
+const PAPERS: &[Preset] = &[
+    Preset::AdaptiveEquation3,
+    Preset::AdaptiveAlgorithm2,
+    Preset::ActiveP18,
+    Preset::ActiveP19,
+    Preset::ActiveS19,
+    Preset::Algorithm1P18,
+    Preset::Algorithm1P19,
+];
+
+// Seconds; the whole is small so that a test takes some of them.
+const INTERVAL: f64 = 0.16;
+const ALPHA: f64 = 2.0;
+const DELTA: f64 = 0.03;
+const FLOOR: f64 = 0.03;
+const T: f64 = 0.3;
+const N: f64 = 2.0;
+const T_MIN: f64 = 0.02;
+const BETA: f64 = 2.0;
+const T_SMALL: f64 = 0.06;
+const TOLERANCE: f64 = 0.04;
+
+/// What happens to the check of this number: how long its answer is kept back, and whether something is lost before it.
+fn script(number: usize) -> (Duration, bool) {
+    // The first is the slowest of the usual ones, so that "longer than the mean" is never a matter of microseconds.
+    let late = [60, 0, 0, 140, 140, 0, 0, 140, 0, 0][number % 10];
+    (Duration::from_millis(late), number % 4 == 3)
+}
+
+/// The papers' lines, once more.
+struct Lines {
+    preset: Preset,
+    ast: f64,
+    rbt: f64,
+    durations: Vec<f64>,
+    total: Option<f64>,
+}
+
+impl Lines {
+    fn new(preset: Preset) -> Self {
+        Self { preset, ast: INTERVAL, rbt: 0.0, durations: Vec::new(), total: None }
+    }
+
+    /// t after a check that took so long and found a loss or none.
+    fn next(&mut self, duration: f64, is_lossy: bool) -> f64 {
+        let name = self.preset.name();
+        if is_lossy {
+            self.ast = (self.ast / ALPHA).max(FLOOR);
+        } else if !name.contains("algorithm") {
+            self.ast += DELTA;
+        } else if T - (self.ast + N * DELTA) > 0.0 {
+            self.ast += N * DELTA;
+        }
+        self.durations.push(duration);
+        let average = self.durations.iter().sum::<f64>() / self.durations.len() as f64;
+        let is_small = name == "active-s19" && self.total.is_some_and(|total| total < T_SMALL);
+        let t_max = match self.preset {
+            Preset::ActiveP18 | Preset::Algorithm1P18 => 60.0,
+            Preset::ActiveP19 | Preset::Algorithm1P19 | Preset::ActiveS19 => 5.0 * average,
+            _ => 0.0,
+        };
+        let before = if self.rbt == 0.0 { T_MIN } else { self.rbt };
+        self.rbt = if duration <= average && !is_small { 0.0 } else { (before * BETA).min(t_max) };
+        let total = self.ast + self.rbt;
+        self.total = Some(total);
+        total
+    }
+}
+
+/// When checks were asked and answered.
+type Record = Arc<Mutex<Vec<(Instant, Instant)>>>;
+
+/// A proxy to the HTTP door that follows the script and writes down what it sees.
+struct Proxy {
+    url: String,
+    record: Record,
+}
+
+#[derive(Clone)]
+struct Script {
+    door: String,
+    subject: String,
+    record: Record,
+    /// Notifications are swallowed while this is so.
+    is_deaf: watch::Sender<bool>,
+    /// How many were.
+    swallowed: watch::Sender<u32>,
+    has_notifications: bool,
+    editor: Arc<Space>,
+}
+
+impl Proxy {
+    async fn start(broker: &Broker, subject: &str, has_notifications: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let [_, http] = broker.urls();
+        let script = Script {
+            door: http.trim_start_matches("http://").to_owned(),
+            subject: subject.to_owned(),
+            record: Record::default(),
+            is_deaf: watch::channel(false).0,
+            swallowed: watch::channel(0).0,
+            has_notifications,
+            editor: Arc::new(Space::connect(&http).await.unwrap()),
+        };
+        script.editor.insert(&[triple(subject, "0")]).await.unwrap();
+        let record = Arc::clone(&script.record);
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                tokio::spawn(script.clone().serve(near));
+            }
+        });
+        Self { url, record }
+    }
+}
+
+/// One message of HTTP/1.1, with its body.
+async fn whole(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut message = Vec::new();
+    loop {
+        stream.read_buf(&mut message).await.ok().filter(|count| *count > 0)?;
+        let text = String::from_utf8_lossy(&message).to_ascii_lowercase();
+        let Some(head) = text.find("\r\n\r\n") else { continue };
+        let length: Option<usize> =
+            text[..head].split("content-length:").nth(1).and_then(|rest| rest.lines().next()?.trim().parse().ok());
+        let is_whole = match length {
+            Some(length) => message.len() >= head + 4 + length,
+            None if text[..head].contains("transfer-encoding: chunked") => text.ends_with("0\r\n\r\n"),
+            None => true,
+        };
+        if is_whole {
+            return Some(message);
+        }
+    }
+}
+
+impl Script {
+    async fn serve(self, mut near: TcpStream) -> Option<()> {
+        let mut far = TcpStream::connect(&self.door).await.ok()?;
+        near.set_nodelay(true).ok()?;
+        far.set_nodelay(true).ok()?;
+        loop {
+            let request = whole(&mut near).await?;
+            let text = String::from_utf8_lossy(&request).into_owned();
+            if text.to_ascii_lowercase().contains("upgrade: websocket") {
+                far.write_all(&request).await.ok()?;
+                return self.pass_on(near, far).await;
+            }
+            let asked = Instant::now();
+            let is_check = text.contains("SELECT");
+            let number = self.record.lock().unwrap().len();
+            let (late, is_lossy) = script(number);
+            if is_check && is_lossy {
+                self.lose(number).await;
+            }
+            far.write_all(&request).await.ok()?;
+            let answer = whole(&mut far).await?;
+            if is_check {
+                tokio::time::sleep(late).await;
+            }
+            near.write_all(&answer).await.ok()?;
+            if is_check {
+                self.record.lock().unwrap().push((asked, Instant::now()));
+            }
+        }
+    }
+
+    /// The data change, and nobody is told.
+    async fn lose(&self, number: usize) {
+        self.is_deaf.send_replace(true);
+        let before = *self.swallowed.borrow();
+        let value = triple(&self.subject, &(number + 1).to_string());
+        self.editor.edit(&[value], &[pattern(&self.subject)]).await.unwrap();
+        if self.has_notifications {
+            let mut swallowed = self.swallowed.subscribe();
+            swallowed.wait_for(|count| *count > before).await.unwrap();
+        }
+        self.is_deaf.send_replace(false);
+    }
+
+    /// A WebSocket, frame by frame as they come.
+    async fn pass_on(self, near: TcpStream, far: TcpStream) -> Option<()> {
+        let ((mut from_client, mut to_client), (mut from_broker, mut to_broker)) =
+            (near.into_split(), far.into_split());
+        tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_broker).await });
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let count = from_broker.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+            if *self.is_deaf.borrow() {
+                self.swallowed.send_modify(|count| *count += 1);
+            } else {
+                to_client.write_all(&buffer[..count]).await.ok()?;
+            }
+        }
+    }
+}
+
+/// Follows a query with a preset until so many checks were answered; the timeouts on the wire and those of the papers.
+async fn timeouts(broker: &Broker, preset: Preset, is_pushed: bool, checks: usize) -> Vec<(f64, f64)> {
+    let subject = format!("urn:{preset}:{is_pushed}");
+    let proxy = Proxy::start(broker, &subject, is_pushed).await;
+    let space = soon(Space::connect(&proxy.url)).await.unwrap();
+    let mut query = space.persistent_query(&format!("SELECT ?o {{ <{subject}> <urn:state> ?o }}")).preset(preset);
+    for (parameter, value) in [
+        (Parameter::Interval, INTERVAL),
+        (Parameter::Alpha, ALPHA),
+        (Parameter::Delta, DELTA),
+        (Parameter::Floor, FLOOR),
+        (Parameter::BeforeDecrease, T),
+        (Parameter::Growths, N),
+        (Parameter::Minimum, T_MIN),
+        (Parameter::Beta, BETA),
+        (Parameter::Small, T_SMALL),
+    ] {
+        query = query.set(parameter, &value.to_string()).unwrap();
+    }
+    let query = query.set(Parameter::Noise, "off").unwrap();
+    let query = if is_pushed { query } else { query.poll() };
+    let query = soon(query.open()).await.unwrap();
+    while proxy.record.lock().unwrap().len() < checks {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(query);
+    let record = proxy.record.lock().unwrap().clone();
+    let mut lines = Lines::new(preset);
+    let pairs = record.windows(2).enumerate().map(|(number, pair)| {
+        let ((asked, answered), (next, _)) = (pair[0], pair[1]);
+        // The first result is a baseline, and no loss.
+        let is_lossy = script(number).1 && (is_pushed || number > 0);
+        let expected = lines.next((answered - asked).as_secs_f64(), is_lossy);
+        ((next - answered).as_secs_f64(), expected)
+    });
+    pairs.collect()
+}
+
+async fn compare(checks: usize, share: f64) {
+    let broker = Broker::start();
+    let runs = PAPERS.iter().flat_map(|preset| [(*preset, false), (*preset, true)]);
+    let runs = runs.map(|(preset, is_pushed)| {
+        let broker = &broker;
+        async move { (preset, is_pushed, timeouts(broker, preset, is_pushed, checks).await) }
+    });
+    for (preset, is_pushed, pairs) in futures_util::future::join_all(runs).await {
+        let what = format!("{preset}, {}", if is_pushed { "notified" } else { "polling" });
+        for (number, (seen, expected)) in pairs.iter().enumerate() {
+            assert!(
+                *seen > expected - 0.005,
+                "{what}, timeout {number}: {seen:.3} s, not {expected:.3} s\n{pairs:.3?}"
+            );
+        }
+        let near = pairs.iter().filter(|(seen, expected)| seen - expected < TOLERANCE).count();
+        assert!(near as f64 >= share * pairs.len() as f64, "{what}: {near} of {} are near\n{pairs:.3?}", pairs.len());
+    }
+}
+
+#[tokio::test]
+async fn timeouts_on_the_wire_are_those_of_the_papers() {
+    compare(16, 0.5).await;
+}
+
+/// Half a minute on a quiet machine.
+#[tokio::test]
+#[ignore = "wants a quiet machine, for half a minute"]
+async fn two_hundred_timeouts_of_each_preset_are_within_40_ms() {
+    compare(201, 1.0).await;
+}
