@@ -1,8 +1,10 @@
 //! Arguments of `tidegate lab`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use tidegate_control::time::parse_time;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +16,7 @@ Examples:
   tidegate lab compare before after                    two results, with confidence intervals
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
   tidegate lab replay trace.csv --set broker.order=fifo  what it would have done with a trace
+  tidegate lab overload --clients 1000 --interval 10s --limit 120
   tidegate lab all --out book                          everything: may take an hour
   tidegate lab all --quick --out book                  everything at a glance
 
@@ -71,8 +74,42 @@ pub(crate) enum LabCommand {
         #[command(flatten)]
         how: HowArgs,
     },
+    /// Pr{N_t}: how likely m clients overload a broker, and how far apart they should ask
+    Overload(OverloadArgs),
     /// Run every experiment and write the whole book
     All(AllArgs),
+}
+
+/// Arguments of `tidegate lab overload`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OverloadArgs {
+    /// m: how many clients there are
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) clients: u64,
+    /// τ: the mean time between two requests of a client, 1ms to 30d
+    #[arg(long, value_name = "TIME", value_parser = overload_time)]
+    pub(crate) interval: Duration,
+    /// N: requests that the broker can process within the window
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    pub(crate) limit: u64,
+    /// t: the window, 1ms to 30d
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = overload_time)]
+    pub(crate) window: Duration,
+    /// The share of windows that may exceed the limit, for the interval to advise: 0.000001 to 0.5
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = risk)]
+    pub(crate) risk: f64,
+}
+
+fn overload_time(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(1)..=Duration::from_secs(30 * 86_400);
+    parse_time(text)
+        .filter(|time| range.contains(time))
+        .ok_or_else(|| "expected a time from 1ms to 30d, such as 250ms, 10s or 2m".to_owned())
+}
+
+fn risk(text: &str) -> Result<f64, String> {
+    let risk = text.parse().ok().filter(|risk| (1e-6..=0.5).contains(risk));
+    risk.ok_or_else(|| "expected a share from 0.000001 to 0.5".to_owned())
 }
 
 /// Arguments of `tidegate lab all`.

@@ -4,6 +4,7 @@
 mod all;
 mod arguments;
 mod compare;
+mod overload;
 mod replay;
 mod tune;
 
@@ -51,6 +52,10 @@ fn run(args: &LabArgs) -> Result<u8> {
         LabCommand::Compare { first, second } => compare::run(first, second),
         LabCommand::Replay { trace, how } => replay::run(trace, how),
         LabCommand::Tune { how } => tune::run(how),
+        LabCommand::Overload(args) => {
+            overload::run(args)?;
+            Ok(0)
+        }
         LabCommand::All(args) => all::run(args),
     }
 }
