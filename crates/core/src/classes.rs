@@ -56,8 +56,10 @@ impl Priority {
     pub(crate) fn on_full(&self, class: ClassId) -> OnFull {
         match self.mode {
             PriorityMode::Practical => self.classes.get(class).map_or(OnFull::DropLongest, |class| class.on_full),
-            // P22: whoever comes to a full queue is dropped.
-            PriorityMode::Paper | PriorityMode::Off => OnFull::DropNewest,
+            // P22 says who comes first and not who goes. If the newcomer went, the rarest would be lost as often as it finds
+            // a queue full of the others' messages: always, under a lasting overload.
+            PriorityMode::Paper => OnFull::DropLongest,
+            PriorityMode::Off => OnFull::DropNewest,
         }
     }
 

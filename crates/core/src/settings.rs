@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tidegate_control::rhythm::RhythmConfig;
+use tidegate_control::rhythm::{RhythmConfig, RhythmRule};
 use tidegate_control::{ConfigError, Timestamp};
 use tidegate_wire_mqtt::QoS;
 
@@ -156,9 +156,13 @@ impl BackOff {
         self.rhythm.map_or(Ok(()), |config| config.build().map(|_| ()))
     }
 
-    /// The longest time that a message of QoS 1 or 2 is held.
+    /// The longest time that a message of QoS 1 or 2 is held. The paper's rules hold for as long as they say, with the
+    /// maximum of the rhythm's own settings: a client that repeats itself meanwhile is the paper's affair.
     pub(crate) fn hold_max(&self) -> Duration {
-        self.client_retry * 3 / 4
+        match self.rhythm.map(|rhythm| rhythm.rule) {
+            Some(RhythmRule::Paper | RhythmRule::PaperTable) => Duration::MAX,
+            Some(RhythmRule::Practical) | None => self.client_retry * 3 / 4,
+        }
     }
 }
 

@@ -14,7 +14,6 @@ use tidegate_auth::{
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
 use tidegate_core::access::{Open, Policy};
-use tidegate_core::classes::PriorityMode;
 
 use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject};
 use crate::config::words::BindIds;
@@ -253,12 +252,6 @@ pub fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<St
     if security.has_users && loaded.options.security.bind_client_ids == BindIds::Off {
         let message = "any user can end the session of another who is away, and lose its messages, by using its client \
                        identifier (security.bind_client_ids = false); \"session\" keeps it";
-        warnings.push(message.to_owned());
-    }
-    let settings = &config.settings;
-    if settings.priority.mode == PriorityMode::Paper && settings.back_off.rhythm.is_none() {
-        let message = "priority.mode = \"paper\" goes by rates, and none are learned while backoff.mode is \"off\": \
-                       publishers come in no particular order";
         warnings.push(message.to_owned());
     }
     let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");

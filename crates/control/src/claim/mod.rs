@@ -238,6 +238,31 @@ impl Claim {
             .then(|| self.recent_rate(now).max(f64::from(messages) / f64::from(calm.max(1))))
     }
 
+    /// What a stranger's rate is at most, as far as it is known: that of the messages that came and one more. None of one
+    /// that was watched for less than [`BOUND_SECONDS`].
+    pub fn rate_bound(&self, now: Timestamp) -> Option<f64> {
+        if let Some(rate) = self.rate() {
+            return Some(rate.into());
+        }
+        let (messages, seconds) = self.watched(now)?;
+        (seconds >= f64::from(BOUND_SECONDS)).then(|| (messages + 1.0) / seconds)
+    }
+
+    /// The mean rate of the messages that came before this time, or of late if that is more: 0 before the first.
+    pub fn rate_so_far(&self, now: Timestamp) -> f64 {
+        if let Some(rate) = self.rate() {
+            return rate.into();
+        }
+        self.watched(now).map_or(0.0, |(messages, seconds)| (messages / seconds).max(self.recent_rate(now)))
+    }
+
+    /// Messages of a stranger, and the seconds in which they came: calm ones, and those since the last one; at least one.
+    fn watched(&self, now: Timestamp) -> Option<(f64, f64)> {
+        let (messages, calm) = self.learning();
+        let seconds = u64::from(calm) + u64::from(self.seconds_until(now));
+        (self.flags & SEEN != 0).then(|| (f64::from(messages + self.count()), seconds.max(1) as f64))
+    }
+
     /// b: messages that it is known to send at once.
     #[inline]
     pub fn batch(&self) -> u32 {
@@ -387,6 +412,8 @@ fn ms(time: Timestamp) -> u32 {
 pub const LEARN_SECONDS: u32 = 60;
 /// ...and messages.
 pub const LEARN_MESSAGES: u32 = 8;
+/// So many seconds tell what a rate is at most. Who comes with ever new names is not taken for rare within them.
+pub const BOUND_SECONDS: u32 = 5;
 /// So many messages tell a rate that is good enough to rank by.
 const LIKELY_MESSAGES: u32 = 4;
 /// Read dry within this time, a publisher is served as it likes.

@@ -78,9 +78,13 @@ impl Bands {
         }
     }
 
-    /// The third to which a publisher of this band belongs; all of a band are in the third of its first. Small changes of a
-    /// large crowd are noticed when they have become a hundredth of it.
+    /// The third to which a publisher of this band belongs; all of a band are in the third of the middle one of them, so that
+    /// equals are in the middle and the busiest band is never rare. Small changes of a large crowd are noticed when they have
+    /// become a hundredth of it.
     pub fn tercile(&mut self, band: Band) -> Tercile {
+        if self.learned == 0 {
+            return Tercile::Middle;
+        }
         if self.changes > 0 && u64::from(self.changes) * 100 >= self.learned.into() {
             self.find_borders();
         }
@@ -107,11 +111,12 @@ impl Bands {
         (self.changes, self.borders) = (0, [u8::MAX; 2]);
         let mut below = 0_u64;
         for number in FIRST..=u8::MAX {
-            let third = below * 3 / u64::from(self.learned.max(1));
+            let count = u64::from(self.counts[usize::from(number)]);
+            let third = (2 * below + count) * 3 / (2 * u64::from(self.learned.max(1)));
             for border in &mut self.borders[..third.min(2) as usize] {
                 *border = (*border).min(number);
             }
-            below += u64::from(self.counts[usize::from(number)]);
+            below += count;
         }
     }
 }
@@ -161,6 +166,19 @@ mod tests {
         assert_eq!((bands.len, bands.learned), (0, 0));
     }
 
+    #[test]
+    fn the_busiest_of_a_fleet_is_never_rare_and_who_is_rarer_than_all_is() {
+        for (rare, equal) in [(0, 1), (0, 2), (0, 5), (0, 300), (1, 1), (1, 5), (1, 299), (40, 60)] {
+            let mut bands = Bands::default();
+            let (seldom, busy) = (Band::of(Some(1.0 / 86_400.0)), Band::of(Some(40.0)));
+            (0..rare).for_each(|_| bands.shift(Band::ABSENT, seldom));
+            (0..equal).for_each(|_| bands.shift(Band::ABSENT, busy));
+            assert_ne!(bands.tercile(busy), Tercile::Rare, "{equal} equals beside {rare}");
+            assert_eq!(bands.tercile(seldom), Tercile::Rare, "counted or not: {equal} equals beside {rare}");
+        }
+        assert_eq!(Bands::default().tercile(Band::of(Some(1.0))), Tercile::Middle, "of nobody else anything is known");
+    }
+
     proptest! {
         #[test]
         fn thirds_and_ranks_are_those_of_a_sorted_list(
@@ -178,7 +196,8 @@ mod tests {
                     let is_known = *band != Band::LEARNING;
                     let rank = if is_known { below } else { known.len() };
                     prop_assert_eq!(bands.rank(*band), Some((rank as u32, present.len() as u32)));
-                    let weight = if is_known { 4 >> (below * 3 / known.len()) } else { 2 };
+                    let equal = known.iter().filter(|other| *other == band).count();
+                    let weight = if is_known { 4 >> ((2 * below + equal) * 3 / (2 * known.len())) } else { 2 };
                     prop_assert_eq!(bands.tercile(*band).weight(), weight);
                 }
                 prop_assert_eq!(bands.rank(Band::ABSENT), None);

@@ -10,7 +10,8 @@
 //! interval counts as a nanosecond.
 //!
 //! FR_new > FR_avg is decided in whole nanoseconds, latest·(N − 1) < total: with quotients in floating point a sensor of
-//! exactly 0.7 s is faster than itself and waits for ever. Table mode compares what it prints, rates cut to one decimal.
+//! exactly 0.7 s is faster than itself and waits for ever. Table mode compares what it prints, rates cut to one decimal
+//! (1.5 % below a printed one counts as it).
 
 use super::{ArrivalTime, Verdict};
 use crate::time::{Timestamp, duration, nanos};
@@ -112,7 +113,7 @@ impl PaperPlan {
     /// FR in messages per second.
     fn rate(&self, interval: f64) -> f64 {
         let rate = 1.0 / interval;
-        if self.table { truncated(rate, 10.0) } else { rate }
+        if self.table { truncated(rate * (1.0 + TABLE_TOLERANCE), 10.0) } else { rate }
     }
 
     /// D_f in seconds.
@@ -128,5 +129,8 @@ fn truncated(value: f64, scale: f64) -> f64 {
     libm::floor(value * scale + 1e-9) / scale
 }
 
+/// A rate so little below a printed one is taken for it: a message that comes a few milliseconds after its second is still
+/// "every second" (2.71 s), and not 0.9 a second (2.45 s). No interval of Table I comes into another row by it.
+const TABLE_TOLERANCE: f64 = 0.015;
 /// e^709 is the last finite one.
 const EXPONENT_MAX: f64 = 700.0;

@@ -46,13 +46,13 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_control::claim::{CALM_WINDOW, ClaimPlan};
+use tidegate_control::claim::{BOUND_SECONDS, CALM_WINDOW, ClaimPlan};
 use tidegate_control::pressure::Level;
 use tidegate_control::rhythm::{ArrivalTime, Rhythm, RhythmConfig, RhythmPlan};
 use tidegate_wire_mqtt::Delivery;
 
 use crate::input::Ending;
-use crate::message::Publication;
+use crate::message::{Precedence, Publication};
 use crate::settings::BackOff;
 use crate::shard::ConnId;
 use crate::state::ShardState;
@@ -193,6 +193,24 @@ impl Gate {
             excess_stored_at: Timestamp::ZERO,
             ghosts,
         }
+    }
+
+    /// How the first message of a client stands that is connected since then. Its rate is not higher than one message in
+    /// that time; the paper's mean of no interval at all is none.
+    #[cold]
+    pub(crate) fn standing_of_first(
+        &mut self,
+        since: Option<Timestamp>,
+        wants_rate: bool,
+        now: Timestamp,
+    ) -> Precedence {
+        if self.plan.is_none() && !wants_rate {
+            return Precedence::UNKNOWN;
+        }
+        let watched = since.map_or(0.0, |since| now.since(since).as_secs_f64());
+        let most = (watched >= f64::from(BOUND_SECONDS)).then(|| 1.0 / watched);
+        let standing = Precedence::of(self.publishers.class_at_most(most));
+        if wants_rate { Precedence { rate: 0.0_f32.to_bits(), ..standing } } else { standing }
     }
 
     /// A connection is read that was last known to be read dry then.

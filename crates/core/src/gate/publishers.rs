@@ -20,7 +20,7 @@ use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable};
 use tidegate_control::Timestamp;
 use tidegate_control::claim::{Claim, ClaimPlan};
-use tidegate_control::rank::{Band, Bands};
+use tidegate_control::rank::{Band, Bands, Tercile};
 use tidegate_control::rhythm::Rhythm;
 
 use super::parents::Parents;
@@ -191,7 +191,7 @@ impl Publishers {
     pub(crate) fn standing(&mut self, slot: u32, wants_rate: bool, now: Timestamp) -> Precedence {
         let Some(publisher) = self.get(slot) else { return Precedence::UNKNOWN };
         let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
-        let rate = if wants_rate { likely_rate(publisher, now).map_or(RATE_UNKNOWN, bits) } else { RATE_UNKNOWN };
+        let rate = if wants_rate { bits(rate_so_far(publisher, now)) } else { RATE_UNKNOWN };
         let class = publisher.class().unwrap_or_else(|| self.rank(slot, now));
         Precedence { rate, ..Precedence::of(class) }
     }
@@ -209,13 +209,27 @@ impl Publishers {
             Some(_) => current > learned * f64::from(publisher.batch()) * FLOOD,
             None => current > learned * FLOOD && !publisher.is_entitled(),
         };
-        let rate = likely_rate(publisher, now);
-        let rate = rate.map(|learned| if is_flood(learned) { current } else { learned });
-        let band = Band::of(rate);
+        let Some(likely) = likely_rate(publisher, now) else {
+            // Too little is known to count it among the others; but if it is rare even at most, it is rare.
+            let bound = publisher.claim.rate_bound(now);
+            self.bands.shift(core::mem::replace(&mut publisher.band, Band::LEARNING), Band::LEARNING);
+            let class = self.class_at_most(bound);
+            if let Some(publisher) = self.get_mut(slot) {
+                publisher.set_class(class);
+            }
+            return class;
+        };
+        let band = Band::of(Some(if is_flood(likely) { current } else { likely }));
         self.bands.shift(core::mem::replace(&mut publisher.band, band), band);
         let class = ClassId::of(self.bands.tercile(band));
         publisher.set_class(class);
         class
+    }
+
+    /// The class of somebody of whom no more is known than that its rate is not higher than this.
+    pub(crate) fn class_at_most(&mut self, rate: Option<f64>) -> ClassId {
+        let is_rare = |rate| self.bands.tercile(Band::of(Some(rate))) == Tercile::Rare;
+        if rate.is_some_and(is_rare) { ClassId::HIGH } else { ClassId::NORMAL }
     }
 
     /// How many publishers come before this one by its rate, and how many there are.
@@ -314,6 +328,12 @@ const FLOOD: f64 = 8.0;
 /// What is known of its rate: learned, or by what it sent so far.
 fn likely_rate(publisher: &Publisher, now: Timestamp) -> Option<f64> {
     publisher.rhythm.rate().or_else(|| publisher.claim.likely_rate(now))
+}
+
+/// The rate by which the paper ranks: what was learned, and before that the mean of the intervals so far. Nobody is faster
+/// than that, and who sends its first message comes first.
+fn rate_so_far(publisher: &Publisher, now: Timestamp) -> f64 {
+    publisher.rhythm.rate().unwrap_or_else(|| publisher.claim.rate_so_far(now))
 }
 
 /// The principal that a client publishes as.

@@ -11,7 +11,7 @@
 //! | --- | --- | --- | --- |
 //! | hold | waits (`hold`) | waits, its acknowledgement with it | the same |
 //! | hold, no room | not read for half a keep-alive, then dropped for as long | refused with hints (`refuse`) | not read, nor what follows, until there is room |
-//! | hold, longer than ¾ of a client's retry | waits | refused with hints | not read until then |
+//! | hold, longer than ¾ of a client's retry (not by the papers' rules) | waits | refused with hints | not read until then |
 //! | refuse | dropped | refused with hints | not read until then |
 //! | disconnect, or refused for 5·D_max | disconnected with hints, or closed | the same | the same |
 //!
@@ -36,6 +36,7 @@ use super::publisher::{Publisher, PublisherTrouble};
 use super::publishers::key_of;
 use super::refuse::Cause;
 use super::{Admission, Gate, GateArrival, Kind};
+use crate::classes::PriorityMode;
 use crate::event::Event;
 use crate::input::Ending;
 use crate::limits::CALM;
@@ -114,8 +115,9 @@ impl ShardState {
     #[cold]
     pub(crate) fn enrol(&mut self, index: u32, now: Timestamp) -> u32 {
         let Some(session) = self.sessions.get(index) else { return NOBODY };
-        let plan =
-            self.gate.plan.or_else(|| self.is_limited(session).then(|| RhythmConfig::default().build().ok()).flatten());
+        // Where nobody is slowed there may be a limit, or an order by rates: both need to be told of messages.
+        let is_told = || self.settings.priority.mode == PriorityMode::Paper || self.is_limited(session);
+        let plan = self.gate.plan.or_else(|| is_told().then(|| RhythmConfig::default().build().ok()).flatten());
         let (Some(plan), Some(session)) = (plan, self.sessions.get_mut(index)) else { return NOBODY };
         let key = key_of(&session.identity, &session.client_id);
         self.gate.publishers.expire(self.settings.back_off.memory, now);

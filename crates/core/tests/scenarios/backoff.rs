@@ -236,6 +236,37 @@ fn table_1_of_the_paper_through_the_shard() {
     }
 }
 
+/// e^2.5 s and e^3.33 s are longer than any client of MQTT 5 is left without an answer otherwise.
+#[test]
+fn by_the_papers_rule_a_message_waits_for_as_long_as_it_says_or_for_the_maximum() {
+    for (millis, bounded, delay) in [(400, false, 12_182), (300, false, 28_031), (300, true, 20_000)] {
+        for qos in [0, 1, 2] {
+            let rhythm = RhythmConfig {
+                rule: RhythmRule::Paper,
+                paper_bounded: bounded,
+                delay_max: 20 * SECOND,
+                ..RhythmConfig::default()
+            };
+            let mut net = with_rhythm(rhythm);
+            let (sender, reader) = (net.v5("sender"), net.v5("reader"));
+            for _ in 0..3 {
+                net.publish(sender, "t", "learning", 0, false, 0);
+                net.live(6 * SECOND);
+            }
+            net.publish(sender, "t", "learning", 0, false, 0);
+            net.live(Duration::from_millis(millis));
+            net.subscribe(reader, "t", 0);
+            net.publish(sender, "t", "early", qos, false, 1);
+            net.live(Duration::from_millis(delay - 1));
+            assert!(net.receive(reader).is_empty() && net.receive(sender).is_empty(), "{millis} ms, QoS {qos}");
+            net.live(Duration::from_millis(2));
+            assert_eq!(net.payloads(reader), ["early"], "{millis} ms, QoS {qos}");
+            assert_eq!(net.receive(sender).len(), usize::from(qos > 0));
+            assert_eq!(net.stats().publish_refused, 0);
+        }
+    }
+}
+
 #[test]
 fn held_messages_outlive_the_connection_and_are_taken_once() {
     let lasting = Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() };
