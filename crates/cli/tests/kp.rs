@@ -80,3 +80,34 @@ fn exit_codes_say_what_is_wrong() {
     assert_eq!(run(&urls[0], &["insert", "a", "b"]).status.code(), Some(2));
     assert_eq!(run(&urls[0], &["subscribe", LAMP, "--control", "wild"]).status.code(), Some(2));
 }
+
+#[test]
+fn the_papers_controls_are_known_by_name_and_what_is_out_of_range_is_refused() {
+    let (_service, _doors, [url, _]) = start();
+    lines(&run(&url, &["insert", "urn:lamp", "urn:state", "on"]));
+    for control in [
+        "adaptive-equation3",
+        "adaptive-algorithm2",
+        "active-p18",
+        "active-p19",
+        "active-s19",
+        "algorithm1-p18",
+        "algorithm1-p19",
+    ] {
+        let told = lines(&run(&url, &["subscribe", LAMP, "-C", "1", "--control", control, "--set", "delta=500ms"]));
+        assert_eq!(told, "+ ?o = \"on\"\n", "{control}");
+    }
+    for (arguments, told) in [
+        (["--set", "alpha=9"], "ast.alpha = 9 is not allowed: expected a number in 1.1..=8"),
+        (["--set", "t_min=2m"], "back_off.minimum = 120s is not allowed: expected at most back_off.cap = 60s"),
+        (["--set", "gamma=x"], "gamma = x is not allowed: expected a number"),
+        (["--set", "zeta=1"], "unknown parameter \"zeta\": expected one of alpha, delta"),
+        (["--control", "active-p99"], "unknown pacer \"active-p99\": expected one of none, fixed"),
+    ] {
+        let output = run(&url, &[&["watch", LAMP][..], &arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), said.contains(told)), (Some(2), true), "{arguments:?}: {said}");
+    }
+    let help = lines(&run(&url, &["watch", "--help"]));
+    assert!(help.contains("algorithm1-p19") && help.contains("t_proc"), "{help}");
+}

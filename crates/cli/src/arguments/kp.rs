@@ -1,5 +1,6 @@
 //! Arguments of `tidegate kp`.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -104,16 +105,16 @@ pub(crate) struct FollowArgs {
 fn how_to_choose() -> String {
     let mut text = "Controls:\n".to_owned();
     for preset in Preset::ALL {
-        text.push_str(&format!("  {:<21}{}\n", preset.name(), preset.about()));
+        let _ = writeln!(text, "  {:<21}{}", preset.name(), preset.about());
     }
     text.push_str(
         "\nLeave it at active unless you know better: it is the only one that hears what the broker says about its load. \
-         none\nif every notification arrives and a loss does no harm; fixed if each second is the same to you; the \
-         papers' own to\nrepeat or compare them. With --poll there are checks and no subscription.\n\nParameters of \
+         Take none if every notification arrives and a loss does no harm, fixed if each second is the same to you, and \
+         the papers' own to repeat or compare them. With --poll there are checks and no subscription.\n\nParameters of \
          --set:\n",
     );
     for parameter in Parameter::ALL {
-        text.push_str(&format!("  {:<17}{}\n", parameter.name(), parameter.about()));
+        let _ = writeln!(text, "  {:<17}{}", parameter.name(), parameter.about());
     }
     text
 }

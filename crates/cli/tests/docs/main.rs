@@ -47,6 +47,7 @@ pages! {
     pace_hints: "docs/pace-hints.md",
     benchmarks: "docs/BENCHMARKS.md",
     evaluation: "docs/evaluation.md",
+    papers: "docs/papers.md",
     architecture: "docs/ARCHITECTURE.md",
     packages: "dist/README.md",
     control: "docs/control/README.md",

@@ -347,7 +347,8 @@ mod tests {
             for (waited, is_collision) in [(None, false), (Some(0.1), false), (Some(0.09), true)] {
                 let attempt = AttemptTerms { waited, ..ATTEMPT };
                 let answer = Outcome::answered(Duration::from_millis(10), 0);
-                let is_congested = Detector::NEW.is_congested(&plan, Timestamp::ZERO, &answer, &attempt);
+                let mut detector = Detector::NEW;
+                let is_congested = detector.is_congested(&plan, Timestamp::ZERO, &answer, &attempt);
                 assert_eq!(is_congested, is_collision && *rule == DetectorRule::SlidesPaper, "{rule} {waited:?}");
             }
         }

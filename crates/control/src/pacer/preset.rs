@@ -76,7 +76,7 @@ impl Preset {
             Self::ActiveP19 => "the same, t_max 5 mean response times",
             Self::ActiveS19 => "the same, t_max n of them, and a t too small is a collision",
             Self::Algorithm1P18 => "Algorithm 1 as printed: Algorithms 2 and 3, t_max 60 s",
-            Self::Algorithm1P19 => "the same, t_max 5 mean response times",
+            Self::Algorithm1P19 => "Algorithm 1 as printed, t_max 5 mean response times",
         }
     }
 }

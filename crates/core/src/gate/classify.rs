@@ -43,12 +43,11 @@ impl ShardState {
         }
         let Some(session) = self.sessions.get_mut(index) else { return Precedence::UNKNOWN };
         let wants_rate = priority.mode == PriorityMode::Paper;
-        let rank = match session.publisher {
-            Some(slot) => self.gate.publishers.standing(slot, wants_rate, now),
-            None => {
-                let since = session.conn.and_then(|conn| self.connections.get(conn)).map(|connection| connection.since);
-                self.gate.standing_of_first(since, wants_rate, now)
-            }
+        let rank = if let Some(slot) = session.publisher {
+            self.gate.publishers.standing(slot, wants_rate, now)
+        } else {
+            let since = session.conn.and_then(|conn| self.connections.get(conn)).map(|connection| connection.since);
+            self.gate.standing_of_first(since, wants_rate, now)
         };
         let standing = Precedence { parent: session.parent, ..rank };
         // The usual case is over here: no rules, no claim, and the paper's order is not asked for.

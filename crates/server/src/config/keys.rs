@@ -302,7 +302,7 @@ keys! {
         Reload hold_messages: WholeNumber<0, 1_000_000> = WholeNumber(core.back_off.hold_messages_max as u64);
         /// Size of them.
         Reload hold_bytes: Size<0, HUGE> = Size(core.back_off.hold_bytes_max as u64);
-        /// After how long a typical client repeats what was not acknowledged; messages are held for three quarters of it.
+        /// After how long a client repeats what was not acknowledged; it is held for ¾ of that (paper: as long as it says).
         Reload client_retry: Span<100, 3_600_000> = Span(core.back_off.client_retry);
         /// How long a publisher is remembered after its last connection.
         Reload memory: Span<0> = Span(core.back_off.memory);
