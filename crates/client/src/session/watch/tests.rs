@@ -338,7 +338,7 @@ fn the_papers_know_regular_checks_only() {
     let (mut bed, live) = Bed::live_with(&equation_3(10_000), &["a"]);
     let attempt = bed.check();
     bed.whole(attempt, &["a"]);
-    let due = bed.now + Duration::from_millis(11_000);
+    let due = bed.now + Duration::from_secs(11);
     bed.now = bed.now + Duration::from_secs(5);
     bed.changed(live, 3, moved(&["a"], &["b"]));
     assert_eq!(bed.watch.poll_change().unwrap().lost, 2, "told at once");
