@@ -32,6 +32,8 @@ pub const STABLE_AFTER: Duration = Duration::from_secs(30);
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to answer, unless a request says less.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// The part of that time which a broker is told as deadline: the answer has to travel (CONTROL §8.2).
+pub const DEADLINE_SHARE: f64 = 0.9;
 /// Bytes that are written at once: a slow line has [`WRITE_TIMEOUT`] for each so many.
 pub const WRITE_BYTES: usize = 16 << 10;
 /// How long a broker may take to take what we send.

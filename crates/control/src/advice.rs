@@ -1,15 +1,19 @@
 //! Stretch advice: one factor for everybody, so that the declared demand fits the host (CONTROL §8.5).
 //!
 //! ```text
-//! dem = Σ 1/want_i over live sessions           σ = max(1, c·dem·(w̄ + d) / (ρ_s·ρ)) · (1 + min(h/5 s, 1)/10)
+//! dem = Σ 1/want_i over live sessions           σ = max(1, i·c·dem·(w̄ + d) / (ρ_s·ρ) · (1 + min(h/5 s, 1)/10))
 //! ```
 //! Each client declares the interval it wants; the broker returns the factor by which all must stretch it. Everybody is
 //! slowed alike, so the proportions that AST found survive, and there is no gain to tune. The sum is kept in whole picohertz, so it is
 //! exact whatever comes and goes: no drift, no periodic recount, never negative. Not from the papers.
 //!
 //! What clients declare is more than they ask for: an interval that fluctuates comes back after the *next* one, and the mean
-//! of `x'/x` exceeds 1 (some 15 % for AST). So the checks that come are counted beside those that were expected, `dem/σ`,
+//! of `x'/x` exceeds 1 (some 15 % for AST). So the checks that come are counted beside those that were expected by what each was told,
 //! and σ is corrected by their ratio `c`, which is trusted between 0.5 and 1: who declares too much gains nothing.
+//!
+//! What is still wrong with that is seen by the book: `e = (h − h*)/h*` of whoever comes, between −1 and 1, is integrated,
+//! a twentieth in each mean interval (in less the population has not answered yet), and σ is multiplied by the result `i`, within
+//! 0.8 and 1.25. An idle host is used up that way, and a book that does not get shorter is shortened.
 //!
 //! The cost `w̄` is a mean over hundreds of checks, because its noise would be everybody's; `d` is what denials cost per check,
 //! and while appointments reach `h` far, everybody waits up to a tenth longer, so that the book empties. That much does not
@@ -44,6 +48,8 @@ impl Default for AdviceConfig {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Declared {
     picohertz: u64,
+    /// The same, stretched as it was told last.
+    told: u64,
 }
 
 /// The sum of all declared demand.
@@ -53,6 +59,13 @@ pub struct StretchAdvice {
     want_min: Duration,
     stretch_max: f64,
     picohertz: u128,
+    /// Of those who were not sent away, each stretched as it was told last: who asks goes by that until it asks again.
+    told: u128,
+    /// Sessions that have declared something.
+    sessions: u64,
+    /// i, and when it was last moved.
+    trim: f64,
+    trimmed_at: Timestamp,
     /// Checks that came and that were expected, each fading with [`FADING`].
     seen: f64,
     expected: f64,
@@ -79,6 +92,10 @@ impl StretchAdvice {
             want_min: config.want_min,
             stretch_max: number("stretch_max", config.stretch_max, 1.0, 1e6)?,
             picohertz: 0,
+            told: 0,
+            sessions: 0,
+            trim: 1.0,
+            trimmed_at: Timestamp::ZERO,
             seen: PRIOR,
             expected: PRIOR,
             counted_at: Timestamp::ZERO,
@@ -96,25 +113,38 @@ impl StretchAdvice {
 
     /// σ for the costs that were seen and the strain there is now.
     pub fn advise(&self, strain: &Strain) -> f64 {
-        let stretch = self.stretch(duration(self.cost + seconds(strain.denials)));
+        let stretch = self.stretch_of(self.cost + seconds(strain.denials));
         let drain = 1.0 + DRAIN_MAX * (seconds(strain.wait) / DRAIN_FULL).min(1.0);
-        (stretch * drain).clamp(1.0, self.stretch_max)
+        (stretch * self.trim * drain).clamp(1.0, self.stretch_max)
     }
 
-    /// A session asks of its own accord (not because it was told to come back), while `stretch` was advised.
-    pub fn on_check(&mut self, now: Timestamp, stretch: f64) {
+    /// A session asks of its own accord, while `stretch` was advised, and would have to wait for so long where this much is
+    /// meant.
+    pub fn on_book(&mut self, now: Timestamp, stretch: f64, wait: Duration, meant: Duration) {
+        let passed = seconds(now.since(self.trimmed_at));
+        self.trimmed_at = self.trimmed_at.max(now);
+        // `max` first: it turns NaN into 1.
+        let interval = self.sessions as f64 / self.demand().max(1e-12) * stretch.max(1.0);
+        let gain = TRIM_GAIN * (passed / interval.max(1.0)).min(1.0);
+        let wrong = ((seconds(wait) - seconds(meant)) / seconds(meant).max(1e-9)).clamp(-1.0, 1.0);
+        let is_needed = stretch > 1.0 || wrong > 0.0;
+        self.trim = if is_needed { self.trim * (1.0 + gain * wrong) } else { self.trim + (1.0 - self.trim) * gain };
+        self.trim = self.trim.clamp(TRIM_MIN, TRIM_MAX);
+    }
+
+    /// A session asks of its own accord (not because it was told to come back). To be said before it declares anew.
+    pub fn on_check(&mut self, now: Timestamp) {
         let passed = seconds(now.since(self.counted_at));
         self.counted_at = self.counted_at.max(now);
         let kept = 1.0 / (1.0 + passed / FADING);
-        // `max` first: it turns NaN into 1.
-        let expected = self.demand() / stretch.max(1.0) * passed.min(FADING);
+        let expected = self.told as f64 * 1e-12 * passed.min(FADING);
         self.seen = (self.seen * kept + 1.0).min(COUNT_MAX);
         self.expected = (self.expected * kept + expected).min(COUNT_MAX);
     }
 
     /// What is really asked for, of what is declared.
     fn correction(&self) -> f64 {
-        (self.seen / self.expected.max(1.0)).clamp(CORRECTION_MIN, 1.0)
+        (self.seen / self.expected.max(1.0)).clamp(CORRECTION_MIN, CORRECTION_MAX)
     }
 
     /// A session declares the interval it wants; an earlier declaration is replaced.
@@ -123,12 +153,30 @@ impl StretchAdvice {
         // `want_min` of at least 1 ms makes this at most 10¹⁵.
         session.picohertz = (PICOHERTZ_NANOS / u128::from(nanos(want.max(self.want_min)))) as u64;
         self.picohertz += u128::from(session.picohertz);
+        self.sessions += u64::from(session.picohertz > 0);
+        self.tell(session, 1.0);
+    }
+
+    /// A session is told to stretch what it declared by this.
+    pub fn tell(&mut self, session: &mut Declared, stretch: f64) {
+        // `max` first: it turns NaN into 1.
+        let told = (session.picohertz as f64 / stretch.max(1.0)) as u64;
+        self.told = self.told.saturating_sub(session.told.into()) + u128::from(told);
+        session.told = told;
     }
 
     /// A session ends; harmless if it declared nothing.
     pub fn withdraw(&mut self, session: &mut Declared) {
         let before = core::mem::take(session);
         self.picohertz = self.picohertz.saturating_sub(u128::from(before.picohertz));
+        self.sessions = self.sessions.saturating_sub(u64::from(before.picohertz > 0));
+        self.told = self.told.saturating_sub(u128::from(before.told));
+    }
+
+    /// A session was refused: until it declares again, nothing is expected of it.
+    pub fn send_away(&mut self, session: &mut Declared) {
+        self.told = self.told.saturating_sub(u128::from(session.told));
+        session.told = 0;
     }
 
     /// Checks per second that all sessions together want.
@@ -138,7 +186,12 @@ impl StretchAdvice {
 
     /// σ: the factor by which every client should stretch its interval, for checks of this mean cost. At least 1.
     pub fn stretch(&self, mean_cost: Duration) -> f64 {
-        (self.demand() * self.correction() * seconds(mean_cost) / self.share).clamp(1.0, self.stretch_max)
+        self.stretch_of(seconds(mean_cost)).clamp(1.0, self.stretch_max)
+    }
+
+    /// The same before it is bounded: below 1 if there is room for more.
+    fn stretch_of(&self, mean_cost: f64) -> f64 {
+        self.demand() * self.correction() * mean_cost / self.share
     }
 
     /// How long a session may be silent before its declaration is withdrawn: three stretched intervals. Zero for one that
@@ -161,6 +214,10 @@ const FADING: f64 = 120.0;
 const PRIOR: f64 = 100.0;
 /// Weight of one check in the mean cost.
 const COST_WEIGHT: f64 = 1.0 / 256.0;
+/// What one mean interval adds at most to the logarithm of i, and its bounds.
+const TRIM_GAIN: f64 = 0.05;
+const TRIM_MIN: f64 = 0.8;
+const TRIM_MAX: f64 = 1.25;
 /// How much longer everybody waits while appointments reach this many seconds or more.
 const DRAIN_MAX: f64 = 0.1;
 const DRAIN_FULL: f64 = 5.0;
@@ -168,6 +225,8 @@ const DRAIN_FULL: f64 = 5.0;
 const COUNT_MAX: f64 = 1e12;
 /// The least part of the declared demand that is believed to be real.
 const CORRECTION_MIN: f64 = 0.5;
+/// And the most: who asks more often than it says does not make the others wait longer.
+const CORRECTION_MAX: f64 = 1.0;
 /// A session that missed this many checks is taken to be gone.
 const SILENT_CHECKS: f64 = 3.0;
 
@@ -224,17 +283,20 @@ mod tests {
         advice.declare(&mut session, Duration::from_millis(50));
         let cost = Duration::from_millis(500);
         let declared = advice.stretch(cost);
+        advice.tell(&mut session, declared);
         // It declares 20 a second, is told to stretch that and asks four fifths as often.
         let mut now = Timestamp::ZERO;
         for _ in 0..10_000 {
             now = now + duration(0.05 * advice.stretch(cost) / 0.8);
-            advice.on_check(now, advice.stretch(cost));
+            advice.on_check(now);
+            advice.tell(&mut session, advice.stretch(cost));
         }
         assert!((advice.stretch(cost) / declared - 0.8).abs() < 0.02, "{}", advice.stretch(cost) / declared);
         // Whoever asks more often than declared does not make the others wait longer.
         for _ in 0..100_000 {
             now = now + Duration::from_millis(1);
-            advice.on_check(now, f64::NAN);
+            advice.on_check(now);
+            advice.tell(&mut session, f64::NAN);
         }
         assert_eq!(advice.stretch(cost), declared);
     }

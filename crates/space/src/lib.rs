@@ -32,8 +32,8 @@ mod writer_thread;
 
 /// The pure queue in which requests wait, for those who want to run it in virtual time.
 pub mod request_queue {
-    pub use crate::machine::order::{Arrival, Job, Servers, Shape, Taken};
-    pub use crate::machine::request_queue::{Caller, Entered, RequestQueue};
+    pub use crate::machine::order::{Arrival, Job, Servers, Shape, Taken, WaitTerms};
+    pub use crate::machine::request_queue::{Caller, EndedWait, Entered, KeptPlace, RequestQueue};
 }
 
 pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody};

@@ -344,9 +344,9 @@ impl Shared {
         task.requester.reply.send(outcome).is_ok()
     }
 
-    fn reply_late(&self, late: Vec<Task>) {
-        for task in late {
-            self.reply(task, Err(Refused::Late));
+    fn reply_late(&self, ended: Vec<(Task, Refused)>) {
+        for (task, refused) in ended {
+            self.reply(task, Err(refused));
         }
     }
 }

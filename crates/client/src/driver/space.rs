@@ -15,7 +15,7 @@ use super::retry::{RequestKind, RetryPolicy, SpaceStats};
 use super::tls::BrokerRoute;
 use super::{CheckAnswer, SpaceQuery, chance, http, ssap};
 use crate::error::Error;
-use crate::limits::ANSWER_TIMEOUT;
+use crate::limits::{ANSWER_TIMEOUT, DEADLINE_SHARE};
 use crate::session::row::Row;
 use crate::session::sparql::update_of;
 use crate::session::ssap::SsapIdentity;
@@ -221,7 +221,7 @@ impl Space {
     fn asks(&self) -> Asks {
         // Who fails at the first refusal has no use for a kept place.
         let accept = (!self.retry.wait.is_zero()).then_some(Accept::Ticket);
-        Asks { deadline: Some(self.answer_time), accept, ..Asks::default() }
+        Asks { deadline: Some(self.answer_time.mul_f64(DEADLINE_SHARE)), accept, ..Asks::default() }
     }
 }
 
@@ -237,7 +237,7 @@ impl Endpoint {
         version: Option<&str>,
         asks: &Asks,
     ) -> Result<CheckAnswer, Error> {
-        let patience = asks.deadline.unwrap_or(ANSWER_TIMEOUT);
+        let patience = asks.deadline.map_or(ANSWER_TIMEOUT, |deadline| deadline.div_f64(DEADLINE_SHARE));
         match self {
             Self::Ssap(endpoint) => endpoint.check(what, asks, patience).await,
             Self::Http(endpoint) => endpoint.requests.check(what, version, asks, patience).await,

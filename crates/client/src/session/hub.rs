@@ -141,8 +141,17 @@ impl Hub {
             entry.due = due;
             self.agenda.extend(due.map(|due| Reverse((due, id))));
         }
+        if self.agenda.len() > AGENDA_TIMES * self.watches.len() + AGENDA_SPARE {
+            // Who tries again before an old deadline leaves that behind.
+            let watches = &self.watches;
+            self.agenda.retain(|Reverse((due, id))| watches.get(id).is_some_and(|entry| entry.due == Some(*due)));
+        }
     }
 }
+
+/// Old deadlines are cleared away when there are so many entries for each watch, and some for a hub of few.
+const AGENDA_TIMES: usize = 3;
+const AGENDA_SPARE: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,12 @@
 //! else                            deny, no promise: come back in U(1, 2)·horizon;  vt += w_deny/ρ
 //! slip: measured backlog > h      ⇒  vt = now + backlog, at most now + 2·horizon
 //! always: vt ≤ now + horizon + (horizon + w_deny)/ρ                           the end of the furthest promise
+//! kept, and the server is late    deny with slot  behind those who were late before it, not behind all; in a half to the
+//!                                 whole of the time for which it has been, if that is sooner and will pass
 //! ```
+//! A place that was promised too early costs one request more, one that was promised too late an idle server: so nobody
+//! is sent further than a server has been slow, which may be over at any moment.
+//!
 //! A full book is not always overload: at 95 % of the capacity chance alone fills it now and then. A slot would then do
 //! harm, because everybody who comes before it finds the book full, too, and asks twice; so while less than half of the
 //! visitors is sent away, they are asked to try again shortly, and their work is not in `vt`.
@@ -108,6 +113,26 @@ pub enum Appointment {
     },
 }
 
+/// What a ticket is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presented {
+    /// Its time has come, and it is used up.
+    Due,
+    /// Its time will come after this; it is still good then.
+    Early(Duration),
+    /// It is no ticket of this client, too old, or used up.
+    Unknown,
+}
+
+/// By how much a server is later than it promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lateness {
+    /// It was promised before anybody knew better: what is promised now holds.
+    Usual(Duration),
+    /// It is slower than on a usual day, which may be over at any moment.
+    Passing(Duration),
+}
+
 /// The appointment book.
 #[derive(Clone, Debug)]
 pub struct Appointments {
@@ -119,12 +144,19 @@ pub struct Appointments {
     key: TicketKey,
     /// When all accepted and promised work will be finished.
     virtual_time: Timestamp,
+    /// The end of the furthest promise.
+    promised: Timestamp,
     /// Latest time that this epoch has seen.
     latest: Timestamp,
     /// How often the clock went back by more than the grace period.
     epoch: u64,
-    /// Slots of honoured tickets that are still within the grace period. Slots are unique, so they name their tickets.
-    honoured: BTreeSet<Timestamp>,
+    /// Honoured tickets that are still within the grace period, by slot; with their signatures, because a slot may have been
+    /// given twice when places were renewed.
+    honoured: BTreeSet<(Timestamp, u64)>,
+    /// When those whose places were renewed will be done, since when places have been, and when one was last.
+    renewed: Timestamp,
+    late_since: Timestamp,
+    late_at: Timestamp,
     /// Share of the visitors without a valid ticket that was sent away of late.
     refused: f64,
 }
@@ -144,9 +176,13 @@ impl Appointments {
             grace: config.grace,
             key,
             virtual_time: Timestamp::ZERO,
+            promised: Timestamp::ZERO,
             latest: Timestamp::ZERO,
             epoch: 0,
             honoured: BTreeSet::new(),
+            renewed: Timestamp::ZERO,
+            late_since: Timestamp::ZERO,
+            late_at: Timestamp::ZERO,
             refused: 0.0,
         })
     }
@@ -172,7 +208,7 @@ impl Appointments {
         rng: &mut R,
     ) -> Appointment {
         self.on_time(now);
-        if visitor.ticket.is_some_and(|ticket| self.honour(now, visitor.client, ticket)) {
+        if visitor.ticket.is_some() && self.present(now, visitor, self.grace) == Presented::Due {
             return Appointment::Admit;
         }
         let start = self.virtual_time.max(now);
@@ -194,6 +230,7 @@ impl Appointments {
         if wait <= self.horizon {
             let ticket = self.key.sign(visitor.client, start, self.epoch);
             self.virtual_time = start + duration((work + self.denial_cost) / self.utilisation);
+            self.promised = self.virtual_time;
             return Appointment::Deny { retry_after: wait, ticket: Some(ticket) };
         }
         // Denials alone must not push the book further and further away.
@@ -203,10 +240,72 @@ impl Appointments {
         Appointment::Deny { retry_after, ticket: None }
     }
 
-    /// Whether a visitor shows a ticket that is due; it is used up with that.
-    pub fn is_kept(&mut self, now: Timestamp, visitor: &Visitor<'_>) -> bool {
+    /// What the ticket of a visitor is worth; one that is due is used up with that. Whoever comes before its time by no more
+    /// than `early`, or the grace period, is in time.
+    pub fn present(&mut self, now: Timestamp, visitor: &Visitor<'_>, early: Duration) -> Presented {
         self.on_time(now);
-        visitor.ticket.is_some_and(|ticket| self.honour(now, visitor.client, ticket))
+        let Some(ticket) = visitor.ticket else { return Presented::Unknown };
+        let name = (ticket.slot, ticket.mac);
+        // Late by the latest time there was: slots older than that have been forgotten. And nothing further was promised.
+        let is_over = self.latest.since(ticket.slot) > self.grace || ticket.slot.since(now) > self.furthest();
+        if is_over || self.honoured.contains(&name) || !self.key.has_signed(visitor.client, ticket, self.epoch) {
+            return Presented::Unknown;
+        }
+        let rest = ticket.slot.since(now);
+        if rest > early.max(self.grace) {
+            return Presented::Early(rest);
+        }
+        if self.honoured.len() >= HONOURED_MAX {
+            return Presented::Unknown;
+        }
+        self.honoured.insert(name);
+        Presented::Due
+    }
+
+    /// A place, without asking whether there is room now: for whoever was let in before anybody knew what it costs. Without
+    /// a ticket if the book does not reach so far.
+    pub fn assign(&mut self, now: Timestamp, visitor: &Visitor<'_>) -> (Duration, Option<Ticket>) {
+        self.on_time(now);
+        let start = self.virtual_time.max(now);
+        let wait = start.since(now);
+        if wait > self.horizon {
+            return (wait.min(self.horizon * 2), None);
+        }
+        let work = seconds(visitor.work.clamp(WORK_MIN, self.horizon));
+        self.virtual_time = start + duration((work + self.denial_cost) / self.utilisation);
+        self.promised = self.virtual_time;
+        (wait, Some(self.key.sign(visitor.client, start, self.epoch)))
+    }
+
+    /// Another place for a visitor whose ticket is used up and who would wait for too long, by so much: the server is later
+    /// than it was promised; for a while, or because it was taken for faster than it is.
+    pub fn renew<R: Rng + ?Sized>(
+        &mut self,
+        now: Timestamp,
+        visitor: &Visitor<'_>,
+        late: Lateness,
+        rng: &mut R,
+    ) -> (Duration, Ticket) {
+        self.on_time(now);
+        if now.since(self.late_at) > LATE_PAUSE {
+            (self.late_since, self.renewed) = (now, now);
+        }
+        self.late_at = now;
+        let (late, lasted) = match late {
+            Lateness::Usual(late) => (late, self.horizon),
+            Lateness::Passing(late) => (late, now.since(self.late_since).max(LATE_MIN)),
+        };
+        let work = seconds(visitor.work.clamp(WORK_MIN, self.horizon));
+        let start = self.renewed.max(now + late);
+        let slot = if start.since(now) <= lasted {
+            self.renewed = start + duration(work / self.utilisation);
+            start
+        } else {
+            now + duration(draw::uniform(rng, 0.5, 1.0) * seconds(lasted.min(self.horizon)))
+        };
+        self.promised = self.promised.max(slot);
+        self.virtual_time = self.virtual_time.max(slot);
+        (slot.since(now), self.key.sign(visitor.client, slot, self.epoch))
     }
 
     /// The measured backlog: promises made before the server became slower slip.
@@ -216,6 +315,19 @@ impl Appointments {
         if backlog > wait {
             self.virtual_time = now + backlog.min(self.horizon * 2);
         }
+    }
+
+    /// Those who come for their places have to wait: what is promised from now on is that much further away.
+    pub fn slip(&mut self, now: Timestamp, by: Duration) {
+        self.promised = (self.promised.max(now) + by).min(now + self.furthest()).max(self.promised);
+        self.virtual_time = self.virtual_time.max(self.promised);
+    }
+
+    /// All that waits is measured, and whoever was let in is part of it: the book is as long as that and its promises. A
+    /// server that was faster than it was taken to be has room at once.
+    pub fn settle(&mut self, now: Timestamp, backlog: Duration) {
+        self.on_time(now);
+        self.virtual_time = self.promised.max(now + backlog.min(self.horizon * 2));
     }
 
     /// How long a visitor without a ticket would wait now.
@@ -234,29 +346,26 @@ impl Appointments {
         self.horizon + duration((seconds(self.horizon) + self.denial_cost) / self.utilisation)
     }
 
-    fn honour(&mut self, now: Timestamp, client: &[u8], ticket: Ticket) -> bool {
-        // Late by the latest time there was: slots older than that have been forgotten.
-        let apart = self.latest.since(ticket.slot).max(ticket.slot.since(now));
-        let known = apart <= self.grace && self.key.has_signed(client, ticket, self.epoch);
-        known && self.honoured.len() < HONOURED_MAX && self.honoured.insert(ticket.slot)
-    }
-
     /// Follows the clock wherever it goes, and forgets tickets that have expired.
     fn on_time(&mut self, now: Timestamp) {
         if self.latest.since(now) > self.grace {
             self.virtual_time = now + self.virtual_time.since(self.latest);
+            self.promised = now + self.promised.since(self.latest);
             self.epoch += 1;
             self.honoured.clear();
             self.latest = now;
         }
         self.latest = self.latest.max(now);
         let oldest = Timestamp::from_nanos(self.latest.as_nanos().saturating_sub(nanos(self.grace)));
-        while self.honoured.first().is_some_and(|slot| *slot < oldest) {
+        while self.honoured.first().is_some_and(|(slot, _)| *slot < oldest) {
             self.honoured.pop_first();
         }
     }
 }
 
+/// The least time for which a server is taken to be late, and the time after which one that was late is not any more.
+const LATE_MIN: Duration = Duration::from_secs(2);
+const LATE_PAUSE: Duration = Duration::from_secs(5);
 /// The least work that a visitor is counted with; it keeps slots distinct.
 const WORK_MIN: Duration = Duration::from_micros(1);
 /// Honoured tickets remembered at once. Enough for 130 000 slots a second; beyond, a ticket is worth no more than none.

@@ -214,6 +214,11 @@ impl Pacer {
         duration(f64::from(self.state.want))
     }
 
+    /// σ: by how much the broker, or its silence, has the client wait longer than AST; 1 with the papers' back-off.
+    pub fn stretch(&self) -> f64 {
+        self.state.back_off.stretch()
+    }
+
     /// The state in the papers' quantities.
     pub fn snapshot(&self) -> PacerSnapshot {
         let (plan, state) = (&self.plan, &self.state);
@@ -288,6 +293,9 @@ impl PacerState {
         }
         let advice = hints.and_then(|hints| hints.stretch).filter(|_| !plan.back_off.exact());
         let has_slot = hints.is_some_and(|hints| hints.ticket.is_some() && hints.retry_after.is_some());
+        // A broker that has everybody wait longer knows by how much: who adds to that makes all of them swing, and gets less
+        // than its share. One that says all is well, and is late or refuses, leaves it to the client.
+        let is_led = advice.is_some_and(|stretch| stretch > 1.0);
         if let Some(stretch) = advice {
             self.back_off.on_advice(&plan.back_off, stretch, congested);
         }
@@ -295,7 +303,7 @@ impl PacerState {
             if advice.is_none() {
                 self.back_off.on_clear(&plan.back_off);
             }
-        } else if has_slot && advice.is_some() {
+        } else if is_led || (has_slot && advice.is_some()) {
             // The broker has said by how much and until when: nothing is left to guess.
         } else if self.urgency == Urgency::Periodic || self.failures == 0 {
             // The retries of an urgent fetch back off by themselves; only the first failure slows the periodic checks.
@@ -337,7 +345,9 @@ impl PacerState {
         }
         // No fast retry of a periodic check: the next regular one is the retry.
         let spread = if plan.exact { plan.jitter } else { FAILURE_JITTER };
-        self.regular_delay(plan, spread, rng).max(retry_after.unwrap_or(0.0))
+        let is_stretched = plan.level == Level::Active && !plan.exact;
+        let least = if is_stretched { (1.0 - spread) * self.interval_of(plan, self.ast.value()) } else { 0.0 };
+        self.regular_delay(plan, spread, rng).max(retry_after.unwrap_or(0.0)).max(least)
     }
 
     /// The interval of the level, with its randomness.
@@ -354,11 +364,23 @@ impl PacerState {
 
     /// The mean interval of the level, seconds: t0, AST, or AST + RBT.
     fn interval(&self, plan: &PacerPlan) -> f64 {
+        self.interval_of(plan, self.stretched())
+    }
+
+    /// The same, if this is stretched.
+    fn interval_of(&self, plan: &PacerPlan, stretched: f64) -> f64 {
         match plan.level {
             Level::None | Level::Fixed | Level::Random | Level::Exponential => plan.interval,
             Level::Adaptive => self.ast.value(),
-            Level::Active => self.ast.value() + self.back_off.back_off(self.ast.value()),
+            Level::Active if plan.back_off.exact() => self.ast.value() + self.back_off.back_off(self.ast.value()),
+            Level::Active => self.back_off.stretch() * stretched,
         }
+    }
+
+    /// What is stretched: AST; while everybody has to wait longer its mean, because an interval that fluctuates leaves a copy
+    /// stale for longer than one that does not (E[t²]/E[t]² = 1 + cv²).
+    fn stretched(&self) -> f64 {
+        if self.back_off.stretch() > 1.0 { f64::from(self.want) } else { self.ast.value() }
     }
 
     fn on_push_hint<R: Rng + ?Sized>(

@@ -61,10 +61,7 @@ impl World<'_> {
         let service = 1.0 / self.config.host.capacity;
         match arrival {
             Arrival::Waits => {}
-            Arrival::Denied(hints) => {
-                self.chores += self.config.host.denial_cost * service;
-                self.send_reply(asker, Word::Denied, *hints);
-            }
+            Arrival::Denied(hints) => self.deny(asker, *hints),
             Arrival::Dropped => self.chores += self.config.host.drop_cost * service,
         }
         self.serve();
@@ -78,6 +75,7 @@ impl World<'_> {
                 taken.joined.len() as f64 * self.config.host.answer_cost * self.config.host.mean_service(self.at);
             let chores = std::mem::take(&mut self.chores) / self.config.host.factor(self.at);
             let service = self.config.host.draw(self.at, &mut self.service) + answers + chores;
+            let service = self.config.host.lasts(self.at, service);
             self.after_secs(service, Event::Served { server: server as u32 });
             self.serving[server] = Some(InService {
                 job: taken.job,
@@ -87,7 +85,14 @@ impl World<'_> {
                 queued: taken.queued,
             });
         }
-        self.front.forget_ended();
+        for (asker, hints) in self.front.sent_away() {
+            self.deny(asker, *hints);
+        }
+    }
+
+    fn deny(&mut self, asker: Asker, hints: Hints) {
+        self.chores += self.config.host.denial_cost / self.config.host.capacity;
+        self.send_reply(asker, Word::Denied, hints);
     }
 
     pub(super) fn served(&mut self, server: u32) {

@@ -93,11 +93,14 @@ impl Front {
         }
     }
 
-    /// Nobody is told that a request expired: its client has given up, or will.
-    pub(super) fn forget_ended(&mut self) {
+    /// Those who were sent away while they waited. Nobody is told that a request expired: its client has given up, or will.
+    pub(super) fn sent_away(&mut self) -> Vec<(Asker, Box<Hints>)> {
         match self {
-            Self::Pool(pool) => pool.forget_ended(),
-            Self::Product(product) => product.forget_ended(),
+            Self::Pool(pool) => {
+                pool.forget_ended();
+                Vec::new()
+            }
+            Self::Product(product) => product.sent_away(),
         }
     }
 

@@ -31,6 +31,29 @@ impl Host {
         }
     }
 
+    /// How long it takes what would take this long if the capacity stayed as it is at this time: a host that is slow only for
+    /// a part of it goes on faster.
+    pub fn lasts(&self, now: f64, planned: f64) -> f64 {
+        let (mut at, mut work) = (now, planned * self.factor(now));
+        while let Some(change) = self.next_change(at) {
+            let done = (change - at) * self.factor(at);
+            if done >= work {
+                break;
+            }
+            (at, work) = (change, work - done);
+        }
+        if at == now { planned } else { at - now + work / self.factor(at) }
+    }
+
+    /// When the capacity is next another than now.
+    fn next_change(&self, now: f64) -> Option<f64> {
+        match self.change {
+            Change::Dip { from, length, .. } => [from, from + length].into_iter().find(|change| *change > now),
+            Change::Flap { period, .. } => Some(((now / period * 2.0).floor() + 1.0) * period / 2.0),
+            Change::None => None,
+        }
+    }
+
     /// When the last change of a dip is over; zero without one.
     pub fn change_ends(&self) -> f64 {
         match self.change {
@@ -56,6 +79,20 @@ mod tests {
             assert!((mean / 0.01 - 1.0).abs() < 0.03, "{service:?}: {mean}");
             assert!((variance.sqrt() / mean - cv).abs() < 0.05 * (1.0 + 5.0 * cv), "{service:?}: {variance}");
         }
+    }
+
+    #[test]
+    fn what_begins_in_a_dip_goes_on_faster_after_it() {
+        let mut host = Polling::default().host;
+        host.change = Change::Dip { from: 10.0, length: 5.0, factor: 0.1 };
+        for (now, planned, lasts) in
+            [(0.0, 1.0, 1.0), (9.0, 2.0, 6.5), (14.0, 0.5, 0.5), (14.0, 10.0, 1.9), (9.5, 0.75, 3.0), (15.0, 1.0, 1.0)]
+        {
+            assert!((host.lasts(now, planned) - lasts).abs() < 1e-9, "{now} {planned}: {}", host.lasts(now, planned));
+        }
+        host.change = Change::Flap { period: 60.0, factor: 0.3 };
+        // Half a minute at full speed and half a minute at 0.3.
+        assert!((host.lasts(0.0, 39.0) - 60.0).abs() < 1e-9, "{}", host.lasts(0.0, 39.0));
     }
 
     #[test]

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use tidegate_control::admission::ClassCounts;
 use tidegate_control::appointments::TicketKey;
+use tidegate_control::hints::Hints;
 use tidegate_control::{ConfigError, Timestamp};
-use tidegate_space::request_queue::{Arrival, Caller, Entered, Job, RequestQueue, Servers, Shape, Taken};
+use tidegate_space::request_queue::{
+    Arrival, Caller, EndedWait, Entered, Job, RequestQueue, Servers, Shape, Taken, WaitTerms,
+};
 use tidegate_space::{SpaceAdmission, limits};
 
 use super::config::Polling;
-use super::front::{Arrival as Fate, Asked, Job as AnyJob, Visit, Work};
+use super::front::{Arrival as Fate, Asked, Asker, Job as AnyJob, Visit, Work};
 use crate::chance::Stream;
 
 pub(super) struct Product {
@@ -54,8 +57,7 @@ impl Product {
             client,
             shape,
             patience,
-            is_promised: false,
-            keeps_appointments: false,
+            terms: WaitTerms::default(),
             value: Visit { asker: asked.asker, hints: hints.clone() },
         };
         self.counts.offered += 1;
@@ -79,10 +81,20 @@ impl Product {
         Some(Work { job: AnyJob::Product(job), first: value, joined, queued })
     }
 
-    pub(super) fn forget_ended(&mut self) {
-        let ended = self.queue.drain().len() as u64;
-        self.counts.waiting -= ended;
-        self.counts.expired += ended;
+    /// Those who were sent away while they waited, and what they are told. Nobody is told that a request expired.
+    pub(super) fn sent_away(&mut self) -> Vec<(Asker, Box<Hints>)> {
+        let mut sent_away = Vec::new();
+        for ended in self.queue.drain() {
+            self.counts.waiting -= 1;
+            match ended {
+                EndedWait::Late(_) => self.counts.expired += 1,
+                EndedWait::SentAway(visit, place) => {
+                    self.counts.denied += 1;
+                    sent_away.push((visit.asker, Box::new(place.with_pace_of(&visit.hints))));
+                }
+            }
+        }
+        sent_away
     }
 
     pub(super) fn on_served(&mut self, job: Job, elapsed: Duration) {

@@ -142,7 +142,6 @@ impl World<'_> {
 
     /// Sends what the session has to send, and sees to it that it is asked again in time.
     fn turn(&mut self, client: u32) {
-        self.note_given_up(client);
         let now = self.now;
         loop {
             let state = &mut self.clients[client as usize];
@@ -153,16 +152,16 @@ impl World<'_> {
             let Some(action) = session.watch.turn(now, chance) else { break };
             self.send(client, action);
         }
+        self.note_given_up(client);
         self.plan_wake(client);
     }
 
-    /// What had no answer in time is given up by the session when it is turned.
+    /// What had no answer in time was given up by the session when it was turned.
     fn note_given_up(&mut self, client: u32) {
         let state = &mut self.clients[client as usize];
-        let (now, sent) = (self.now.as_nanos(), state.sent);
+        let is_sent = state.sent != NEVER;
         let Some((session, _)) = state.session() else { return };
-        let Some(patience) = session.request.as_ref().and_then(|request| request.asks.deadline) else { return };
-        if sent != NEVER && now >= sent + patience.as_nanos() as u64 {
+        if is_sent && !session.watch.is_asking() {
             session.request = None;
             self.end_unanswered(client);
         }

@@ -13,9 +13,9 @@ use tidegate_control::hints::Hints;
 use tidegate_graph::{Evaluated, Snapshot, SubscriberId};
 
 use super::condition::Condition;
-use super::order::{Arrival, Job, Servers, Shape, Taken};
+use super::order::{Arrival, Job, Servers, Shape, Taken, WaitTerms};
 use super::request::Refused;
-use super::request_queue::{Caller, Entered, RequestQueue};
+use super::request_queue::{Caller, EndedWait, Entered, RequestQueue};
 use super::task::PendingRequest;
 use super::writer::WriterWait;
 use crate::admission::SpaceAdmission;
@@ -119,7 +119,7 @@ impl<R, C> FrontDesk<R, C> {
         Hints { queued: Some(Duration::ZERO), ..hints }
     }
 
-    /// A request arrives: it waits, or is refused at once. Those that waited too long are at [`FrontDesk::drain`] then.
+    /// A request arrives: it waits, or is refused at once. Those that wait no more are at [`FrontDesk::drain`] then.
     pub(crate) fn offer(
         &mut self,
         now: Timestamp,
@@ -140,25 +140,25 @@ impl<R, C> FrontDesk<R, C> {
         task.hints.clone_from(&hints);
         let (class, patience) = (task.class, task.until.since(now));
         let key = task.name.as_ref().map(|name| name.key());
-        let arrival = Arrival {
-            class,
-            key,
-            client: caller.client,
-            shape,
-            patience,
-            is_promised: false,
-            keeps_appointments: false,
-            value: task,
-        };
+        let arrival =
+            Arrival { class, key, client: caller.client, shape, patience, terms: WaitTerms::default(), value: task };
         match queue.offer(now, arrival, caller, &hints, chance) {
             Entered::Waits => Offered::Waits(side),
             Entered::Refused(task, hints) => Offered::Refused(task, Refused::Busy(hints)),
         }
     }
 
-    /// Those who waited too long on a side.
-    pub(crate) fn drain(&mut self, side: Side) -> Vec<PendingRequest<R, C>> {
-        self.queue(side).drain()
+    /// Those whose wait on a side has ended without a turn, and why.
+    pub(crate) fn drain(&mut self, side: Side) -> Vec<(PendingRequest<R, C>, Refused)> {
+        let refused = |ended| match ended {
+            EndedWait::Late(task) => (task, Refused::Late),
+            EndedWait::SentAway(task, place) => {
+                let task: PendingRequest<R, C> = task;
+                let told = place.with_pace_of(&task.hints);
+                (task, Refused::Busy(Box::new(told)))
+            }
+        };
+        self.queue(side).drain().into_iter().map(refused).collect()
     }
 
     pub(crate) fn control(&mut self, control: Control<C>) {
@@ -170,7 +170,7 @@ impl<R, C> FrontDesk<R, C> {
         self.is_stored = true;
     }
 
-    /// What the writer does next, while it waits for this. Those that waited too long are at [`FrontDesk::drain`] then.
+    /// What the writer does next, while it waits for this. Those that wait no more are at [`FrontDesk::drain`] then.
     pub(crate) fn next_write(&mut self, now: Timestamp, hold: WriterWait) -> NextWrite<R, C> {
         if self.is_closing {
             return NextWrite::End;
@@ -196,7 +196,7 @@ impl<R, C> FrontDesk<R, C> {
         }
     }
 
-    /// What a free reader does next. Those that waited too long are at [`FrontDesk::drain`] then.
+    /// What a free reader does next. Those that wait no more are at [`FrontDesk::drain`] then.
     pub(crate) fn next_read(&mut self, now: Timestamp) -> NextRead<PendingRequest<R, C>> {
         if self.is_closing {
             return NextRead::End;

@@ -143,17 +143,34 @@ impl Watch {
         self.note_state();
         self.tell(done, missing, ChangeSource::Notification);
         if missing > 0 {
+            let is_first = self.gap == 0;
             self.gap = self.gap.saturating_add(missing);
             // The papers know regular checks only: the next one finds what is missing.
-            if !self.plan.pacer.is_exact()
-                && let Some(delay) = self.pacer.on_push_hint(spread, rng)
-            {
-                self.fetch = Some(now + delay);
+            if !self.plan.pacer.is_exact() {
+                self.plan_fetch(is_first, spread, now, rng);
             }
         }
         match std::mem::replace(&mut self.check, WatchCheck::Idle) {
             WatchCheck::Settling { print, suspicion } if print == self.view.print() => self.settle(*suspicion, 0, rng),
             other => self.check = other,
+        }
+    }
+
+    /// Something is known to be missing. It is fetched soon; but whoever has a place keeps it, because what comes before its
+    /// time is sent away, and while everybody has to wait longer, only that part of the time to the next check is saved that
+    /// nobody has to wait: losses are many then, and would be most of what is asked.
+    fn plan_fetch<R: Rng + ?Sized>(&mut self, is_first: bool, spread: Option<Duration>, now: Timestamp, rng: &mut R) {
+        if self.ticket.is_some() {
+            return;
+        }
+        let stretch = self.pacer.stretch();
+        if stretch > 1.0 {
+            let rest = self.next.map_or(Duration::ZERO, |next| next.since(now));
+            if is_first && !rest.is_zero() {
+                self.next = Some(now + rest.mul_f64(1.0 - 1.0 / stretch));
+            }
+        } else if let Some(delay) = self.pacer.on_push_hint(spread, rng) {
+            self.fetch = Some(now + delay);
         }
     }
 

@@ -26,7 +26,7 @@ use tidegate_control::rand_core::Rng;
 
 use super::reconnect::Reconnect;
 use super::row::{Delta, View};
-use crate::limits::{ANSWER_TIMEOUT, GRACE};
+use crate::limits::{ANSWER_TIMEOUT, DEADLINE_SHARE, GRACE};
 pub use exchange::{
     Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, ResultChange, WatchAction, WatchCounts, WatchPlan,
     WatchStats,
@@ -124,8 +124,11 @@ impl Watch {
         let first = pacer.first_delay(rng).map(|delay| now + delay);
         let (next, due) = match plan.delivery {
             ChangeDelivery::Push => (first, Some(now)),
-            // Somebody waits for the first result.
-            ChangeDelivery::Poll => (Some(now), None),
+            ChangeDelivery::Poll => {
+                // Somebody waits for the first result: what fails is tried again soon.
+                pacer.on_user_waiting();
+                (Some(now), None)
+            }
         };
         Self {
             plan: Arc::clone(plan),
@@ -183,6 +186,11 @@ impl Watch {
         self.pending.take().map(|change| *change)
     }
 
+    /// Whether a request is under way: neither answered, nor refused, nor given up.
+    pub fn is_asking(&self) -> bool {
+        self.subscription.asking.is_some() || matches!(self.check, WatchCheck::Asking(_))
+    }
+
     /// Whether there is a change to be taken.
     pub fn has_change(&self) -> bool {
         self.pending.is_some()
@@ -236,7 +244,8 @@ impl Watch {
 
     fn asks(&mut self, deadline: Duration) -> Asks {
         let (want, ticket, accept) = (Some(self.pacer.want()), self.ticket.take(), Some(Accept::Ticket));
-        Asks { deadline: Some(deadline), want, version: None, ticket, accept }
+        // The answer has to travel, too.
+        Asks { deadline: Some(deadline.mul_f64(DEADLINE_SHARE)), want, version: None, ticket, accept }
     }
 
     fn subscribe(&mut self, now: Timestamp) -> WatchAction {

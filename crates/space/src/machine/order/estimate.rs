@@ -5,7 +5,13 @@
 //! one of the same shape and size was             the mean of the shape (constants do not count, sizes count by octaves)
 //! one of the same shape and a smaller size was   that, in proportion to the size
 //! else                                           the mean of the class, to which one sample adds at most a quarter
+//! a place in the book                            the mean over 256, less one part in 2√n while there are only n; or that of
+//!                                                eight, if it is less than half
 //! ```
+//! Who is estimated to wait is told by what is known of the last few, because a host that slows is to be seen at once. A place
+//! is as long as the request will take on a usual day: it may be far off, a place too early costs one request more, and one
+//! too late an idle server.
+//!
 //! A class mean alone lets one bulk load of a second make every small change look dear: 76 to 97 % of plain writers were
 //! refused after one load of 14 MB. What was cancelled is learned, too: it takes at least as long as it ran.
 //!
@@ -34,6 +40,16 @@ pub(crate) struct Estimate {
     pub(crate) nanos: u64,
     /// Learned from such requests, not assumed from the class.
     pub(crate) is_known: bool,
+    /// Nanoseconds that a place for it is long.
+    pub(crate) place: u64,
+    /// The same without any doubt: for whoever had a place already.
+    pub(crate) usual: u64,
+}
+
+impl Estimate {
+    fn of(mean: Mean) -> Self {
+        Self { nanos: mean.nanos, is_known: true, place: mean.place(), usual: mean.usual }
+    }
 }
 
 /// Means by name.
@@ -51,19 +67,18 @@ impl Estimates {
     }
 
     pub(crate) fn of(&self, class: Class, shape: Shape) -> Estimate {
-        let known = |nanos| Estimate { nanos, is_known: true };
-        if let Some(nanos) = self.exact.get(shape.exact) {
-            return known(nanos);
+        if let Some(mean) = self.exact.known(shape.exact) {
+            return Estimate::of(mean);
         }
-        if let Some(nanos) = self.shapes.get(shape.name(shape.octave())) {
-            return known(nanos);
+        if let Some(mean) = self.shapes.known(shape.name(shape.octave())) {
+            return Estimate::of(mean);
         }
         let smaller = (0..shape.octave()).rev().find_map(|octave| {
-            let nanos = self.shapes.get(shape.name(octave))?;
-            Some(nanos.saturating_mul(1 << (shape.octave() - octave).min(32)))
+            let mean = self.shapes.known(shape.name(octave))?;
+            Some(mean.nanos.saturating_mul(1 << (shape.octave() - octave).min(32)))
         });
         let nanos = smaller.unwrap_or(self.classes[class.index()]).min(NANOS_MAX);
-        Estimate { nanos, is_known: smaller.is_some() }
+        Estimate { nanos, is_known: smaller.is_some(), place: nanos, usual: nanos }
     }
 
     /// Mean of a class: what a stranger is taken to cost.
@@ -75,10 +90,11 @@ impl Estimates {
     pub(crate) fn on_served(&mut self, class: Class, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
         let mean = |known: Option<Mean>| {
-            let Some(Mean { nanos, samples }) = known else { return Some(Mean { nanos: sample, samples: 1 }) };
-            let samples = (samples + 1).min(SAMPLES_MAX);
-            let sample = sample.min(nanos.saturating_mul(SAMPLE_TIMES_MAX));
-            Some(Mean { nanos: blend(nanos, sample, samples), samples })
+            let Some(Mean { nanos, usual, samples }) = known else { return Some(Mean::of(sample)) };
+            let samples = (samples + 1).min(USUAL_SAMPLES);
+            let bounded = |mean: u64| sample.min(mean.saturating_mul(SAMPLE_TIMES_MAX));
+            let nanos = blend(nanos, bounded(nanos), samples.min(SAMPLES_MAX));
+            Some(Mean { nanos, usual: blend(usual, bounded(usual), samples), samples })
         };
         self.exact.learn(shape.exact, mean);
         self.shapes.learn(shape.name(shape.octave()), mean);
@@ -92,7 +108,7 @@ impl Estimates {
     pub(crate) fn on_cancelled(&mut self, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
         let longer = |known: Option<Mean>| match known {
-            None => (sample >= LONG_NANOS).then_some(Mean { nanos: sample, samples: 1 }),
+            None => (sample >= LONG_NANOS).then_some(Mean::of(sample)),
             Some(mean) => Some(Mean { nanos: mean.nanos.max(sample), ..mean }),
         };
         self.exact.learn(shape.exact, longer);
@@ -119,11 +135,24 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds, over so many samples.
+/// Nanoseconds: over the last few samples, and over many; and how many there were.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     nanos: u64,
+    usual: u64,
     samples: u64,
+}
+
+impl Mean {
+    fn of(sample: u64) -> Self {
+        Self { nanos: sample, usual: sample, samples: 1 }
+    }
+
+    fn place(self) -> u64 {
+        let mean = if self.nanos < self.usual / 2 { self.nanos } else { self.usual };
+        let doubt = if self.samples < USUAL_SAMPLES { 0.5 / (self.samples.max(1) as f64).sqrt() } else { 0.0 };
+        (mean as f64 * (1.0 - doubt)) as u64
+    }
 }
 
 /// Means in two generations: when the younger one is full, the older one is forgotten.
@@ -136,10 +165,6 @@ struct Table {
 impl Table {
     fn known(&self, name: u64) -> Option<Mean> {
         self.young.get(&name).or_else(|| self.old.get(&name)).copied()
-    }
-
-    fn get(&self, name: u64) -> Option<u64> {
-        self.known(name).map(|mean| mean.nanos)
     }
 
     fn learn(&mut self, name: u64, mean: impl FnOnce(Option<Mean>) -> Option<Mean>) {
@@ -156,8 +181,10 @@ impl Table {
 
 /// What takes longer than this is long: a person notices, and nothing that is asked many times a second may.
 pub(super) const LONG_NANOS: u64 = 50_000_000;
-/// Samples of one name that count: the mean of all until there are so many. Places are promised by it, so it has to be calm.
+/// Samples of one name that count: the mean of all until there are so many.
 const SAMPLES_MAX: u64 = 8;
+/// And of those by which places are given: calm enough for a book of thousands of them.
+pub(crate) const USUAL_SAMPLES: u64 = 256;
 /// Names in one generation of a table: 64 KiB each, and more shapes than an application has.
 const NAMES_MAX: usize = 2048;
 /// Times are counted within these bounds: a microsecond, and an hour.
@@ -169,6 +196,11 @@ const SAMPLE_TIMES_MAX: u64 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The nanoseconds of an estimate that was learned.
+    fn known(estimate: Estimate) -> Option<u64> {
+        estimate.is_known.then_some(estimate.nanos)
+    }
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -187,7 +219,7 @@ mod tests {
         let mut estimates = estimates();
         estimates.on_served(Class::Update, insert(1), Duration::from_micros(40));
         estimates.on_served(Class::Update, insert(170_000), MS * 900);
-        assert_eq!(estimates.of(Class::Update, insert(1)), Estimate { nanos: 40_000, is_known: true });
+        assert_eq!(known(estimates.of(Class::Update, insert(1))), Some(40_000));
         assert!(estimates.of(Class::Update, insert(170_000)).nanos >= 900_000_000);
         let stranger = estimates.of(Class::Update, Shape { exact: 0, kind: 5, size: 1 });
         assert!(!stranger.is_known && stranger.nanos <= 63_000, "{stranger:?}");
@@ -198,7 +230,7 @@ mod tests {
         let mut estimates = estimates();
         estimates.on_served(Class::Update, insert(1_000), MS);
         let larger = estimates.of(Class::Update, insert(64_000));
-        assert_eq!(larger, Estimate { nanos: 64_000_000, is_known: true });
+        assert_eq!(known(larger), Some(64_000_000));
     }
 
     #[test]
@@ -233,6 +265,6 @@ mod tests {
             }
         }
         assert!(estimates.exact.young.len() + estimates.exact.old.len() <= 2 * NAMES_MAX);
-        assert_eq!(estimates.of(Class::Query, used), Estimate { nanos: 3_000_000, is_known: true });
+        assert_eq!(known(estimates.of(Class::Query, used)), Some(3_000_000));
     }
 }

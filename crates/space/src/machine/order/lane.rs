@@ -98,7 +98,7 @@ impl<T> Lane<T> {
             line.work = 0;
             for entry in &mut line.entries {
                 if !entry.is_known {
-                    let Estimate { nanos, is_known } = estimate(entry.class, entry.shape);
+                    let Estimate { nanos, is_known, .. } = estimate(entry.class, entry.shape);
                     (entry.work, entry.is_known) = (nanos, is_known);
                 }
                 line.work = line.work.saturating_add(entry.work);
@@ -166,6 +166,27 @@ impl<T> Lane<T> {
         self.ready.remove(&(tag, turn, client));
         self.settle(client, tag);
         Some(entry)
+    }
+
+    /// Takes out the lines of which everything may go, but for those that are next, up to so many nanoseconds of work; what is
+    /// left of these is returned, too.
+    pub(super) fn shed(&mut self, mut keep: u64, may_go: impl Fn(&Entry<T>) -> bool) -> (u64, Vec<(u64, Entry<T>)>) {
+        let mut leaving = Vec::new();
+        for (_, _, client) in &self.ready {
+            let Some(line) = self.lines.get(client) else { continue };
+            if keep == 0 && line.entries.iter().all(&may_go) {
+                leaving.push(*client);
+            } else {
+                keep = keep.saturating_sub(line.work);
+            }
+        }
+        let mut shed = Vec::new();
+        for client in leaving {
+            while let Some(entry) = self.displace(client) {
+                shed.push((client, entry));
+            }
+        }
+        (keep, shed)
     }
 
     /// A request took longer than estimated: its client pays for it.

@@ -28,6 +28,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Policy, PoolConfig, QueryKey};
 
 pub use estimate::Shape;
+pub(crate) use estimate::USUAL_SAMPLES;
 use estimate::{Estimate, Estimates, LONG_NANOS};
 use lane::{Entry, Lane, Waiter};
 use service::Service;
@@ -56,12 +57,21 @@ pub struct Arrival<T> {
     pub shape: Shape,
     /// How long its client waits.
     pub patience: Duration,
-    /// A place was promised for now; the queue asks its book and sets it.
-    pub is_promised: bool,
-    /// Its client keeps appointments; the queue sets it.
-    pub keeps_appointments: bool,
+    /// How the request may wait; the queue finds out and sets it.
+    pub terms: WaitTerms,
     /// The request itself.
     pub value: T,
+}
+
+/// How a request may wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitTerms {
+    /// A place was promised for now.
+    pub is_promised: bool,
+    /// Its client keeps appointments.
+    pub keeps_appointments: bool,
+    /// Until it is known what such requests cost: then it is decided whether it stays.
+    pub is_provisional: bool,
 }
 
 /// What became of an offer.
@@ -71,6 +81,14 @@ pub(crate) enum Offered<T> {
     Joined,
     /// Its client is to come back after this time.
     Denied(T, Duration),
+}
+
+/// A request that waited, and gets a place instead.
+#[derive(Debug)]
+pub(crate) struct ShedEntry<T> {
+    pub(crate) client: u64,
+    pub(crate) place: Duration,
+    pub(crate) value: T,
 }
 
 /// Work for a server.
@@ -136,7 +154,8 @@ impl<T> Order<T> {
 
     /// A request arrives.
     pub(crate) fn offer(&mut self, now: Timestamp, request: Arrival<T>) -> Offered<T> {
-        let Arrival { class, key, client, shape, patience, is_promised, keeps_appointments, value } = request;
+        let Arrival { class, key, client, shape, patience, terms, value } = request;
+        let WaitTerms { is_promised, keeps_appointments, is_provisional } = terms;
         let estimate = self.estimates.of(class, shape);
         let lane = if is_promised { PROMISED } else { lane_of(class, estimate) };
         let waiter = Waiter { value, arrived: now, deadline: now + patience };
@@ -148,7 +167,7 @@ impl<T> Order<T> {
         let wait = self.wait(now, lane, client, estimate);
         let is_alone = wait.is_zero();
         // Whoever finds nobody ahead is served, however long it may take: else one stall would be for ever.
-        if !is_alone && wait + Duration::from_nanos(estimate.nanos) > patience {
+        if !is_alone && !is_provisional && wait + Duration::from_nanos(estimate.nanos) > patience {
             return Offered::Denied(waiter.value, lead(wait, patience));
         }
         let limits = self.config.classes[class.index()];
@@ -274,6 +293,24 @@ impl<T> Order<T> {
         }
     }
 
+    /// Sends away who keeps appointments and would wait for longer than this, the last to be served first of all; with what a
+    /// place is worth for each.
+    pub(crate) fn shed(&mut self, wait: Duration) -> Vec<ShedEntry<T>> {
+        let mut keep = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.servers.worth.into());
+        let Self { lanes, estimates, .. } = self;
+        let mut shed = Vec::new();
+        for lane in &mut lanes[..PROMISED] {
+            let may_go = |entry: &Entry<T>| entry.keeps_appointments && entry.key.is_none();
+            let (left, gone) = lane.shed(keep, may_go);
+            keep = left;
+            shed.extend(gone.into_iter().map(|(client, entry)| {
+                let place = Duration::from_nanos(estimates.of(entry.class, entry.shape).place);
+                ShedEntry { client, place, value: entry.first.value }
+            }));
+        }
+        shed
+    }
+
     fn leave(&mut self, job: &Job, elapsed: Duration) {
         self.service.on_ended(job.number);
         let over = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_sub(job.work);
@@ -361,14 +398,25 @@ impl<T> Order<T> {
         self.estimates.class(class)
     }
 
-    /// What such a request is taken to cost: as those like it did, else as its class does.
-    pub(crate) fn cost_of(&self, class: Class, shape: Shape) -> Duration {
-        Duration::from_nanos(self.estimates.of(class, shape).nanos)
+    /// What such requests take on a usual day, and whether this is one.
+    pub(crate) fn usual_of(&self, class: Class, shape: Shape) -> (Duration, bool) {
+        let estimate = self.estimates.of(class, shape);
+        (Duration::from_nanos(estimate.usual), estimate.nanos <= estimate.usual.saturating_mul(2))
+    }
+
+    /// How long a place for such a request is.
+    pub(crate) fn place_of(&self, class: Class, shape: Shape) -> Duration {
+        Duration::from_nanos(self.estimates.of(class, shape).place)
     }
 
     /// For how long the oldest job has been under way.
     pub(crate) fn longest(&self, now: Timestamp) -> Duration {
         Duration::from_nanos(self.service.longest(now))
+    }
+
+    /// The shortest that any class may wait.
+    pub(crate) fn delay_max_shared(&self) -> Duration {
+        self.config.classes.iter().map(|class| class.delay_max).min().unwrap_or_default()
     }
 
     pub(crate) fn delay_max(&self, class: Class) -> Duration {

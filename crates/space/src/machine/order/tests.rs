@@ -15,7 +15,7 @@ fn at(millis: u64) -> Timestamp {
 fn query(client: u64, exact: u64, value: u32) -> Arrival<u32> {
     let shape = Shape { exact, kind: exact, size: 0 };
     let (class, patience) = (Class::Query, Duration::from_secs(10));
-    Arrival { class, key: None, client, shape, patience, is_promised: false, keeps_appointments: false, value }
+    Arrival { class, key: None, client, shape, patience, terms: WaitTerms::default(), value }
 }
 
 /// Teaches the order what requests of this shape cost.
@@ -118,7 +118,10 @@ fn promises_take_at_most_half_while_others_wait() {
     teach(&mut order, 1, MS);
     for n in 0..60 {
         assert!(matches!(order.offer(at(0), query(1, 1, n)), Offered::Queued));
-        let promised = Arrival { is_promised: true, ..query(u64::from(n) + 10, 1, n) };
+        let promised = Arrival {
+            terms: WaitTerms { is_promised: true, ..WaitTerms::default() },
+            ..query(u64::from(n) + 10, 1, n)
+        };
         assert!(matches!(order.offer(at(0), promised), Offered::Queued));
     }
     let mut promised = 0;

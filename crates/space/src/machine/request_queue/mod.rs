@@ -3,16 +3,21 @@
 //!
 //! ```text
 //! shows a ticket that the book knows           in, before others, up to half of the time
+//!   long before its time                       away with the same ticket: the place is kept
+//!   and would wait too long                    away with another: behind those who were late before it
 //! accepts tickets, and would wait too long     away with a ticket; what is let in is in the book, and promises come behind it
-//! keeps a place, and would wait too long       away with another ticket
+//!   and nobody knows yet what it costs         waits until somebody does, and is sent away then (`cold`)
 //! would be late, or is one too many            away with the time to come back
 //! else                                         waits
 //! ```
 //! Only who says that it keeps appointments is given one: who does not know tickets would otherwise be refused for the sake
 //! of promises that nobody keeps, for as long as it asks. And no more is promised than what those who keep no appointments
-//! leave, half of the time at least. A place is as long as the request that it is for: what others of its shape took, or,
-//! while nothing was served yet, what the first has taken so far. Everybody who says how often it wants to ask is told by
-//! how much to stretch that; while few are refused such a client is refused without a place, and slows down.
+//! leave, half of the time at least. A place is as long as the request that it is for: what others of its shape take on a
+//! usual day. Everybody who says how often it wants to ask is told by how much to stretch that (`wants`); while few are
+//! refused such a client is refused without a place, and slows down.
+
+mod cold;
+mod wants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,14 +25,16 @@ use std::time::Duration;
 use rand_core::Rng;
 use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, PoolConfig};
-use tidegate_control::advice::{AdviceConfig, Declared, Strain, StretchAdvice};
+use tidegate_control::advice::{AdviceConfig, StretchAdvice};
 use tidegate_control::appointments::{
-    Appointment, Appointments, AppointmentsConfig, Refusals, Server, Ticket, TicketKey, Visitor,
+    Appointment, Appointments, AppointmentsConfig, Lateness, Presented, Refusals, Server, Ticket, TicketKey, Visitor,
 };
 use tidegate_control::hints::{Asks, Hints};
 
-use crate::limits::{WANT_MAX, WANTS_MAX};
-use crate::machine::order::{Arrival, Job, Offered, Order, Servers, Shape, Taken};
+use crate::limits::WANT_MAX;
+use crate::machine::order::{Arrival, Job, Offered, Order, Servers, Shape, Taken, WaitTerms};
+use cold::ColdStart;
+use wants::Want;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -59,19 +66,45 @@ pub enum Entered<T> {
     Refused(T, Box<Hints>),
 }
 
+/// Where a client that was sent away stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeptPlace {
+    /// What waits before it.
+    pub queued: Duration,
+    /// When to come back.
+    pub retry_after: Duration,
+    /// What keeps the place; none if it could not be promised.
+    pub ticket: Option<Ticket>,
+}
+
+impl KeptPlace {
+    /// The same, beside what its client was told about pace.
+    pub fn with_pace_of(&self, hints: &Hints) -> Hints {
+        let (queued, retry_after) = (Some(self.queued), Some(self.retry_after));
+        Hints { queued, retry_after, ticket: self.ticket, ..hints.clone() }
+    }
+}
+
+/// Why a request waits no more, although nobody has served it.
+#[derive(Debug)]
+pub enum EndedWait<T> {
+    /// It waited for as long as its client does.
+    Late(T),
+    /// It was let in before anybody knew what it costs, and has a place now.
+    SentAway(T, KeptPlace),
+}
+
 /// Requests that wait for one kind of server.
 #[derive(Debug)]
 pub struct RequestQueue<T> {
     order: Order<T>,
     worth: u32,
     book: Appointments,
-    denial_cost: Duration,
     utilisation: f64,
     advice: StretchAdvice,
     /// Nothing was served yet: what it costs is only assumed.
     is_untried: bool,
-    /// Jobs that were served.
-    served: u32,
+    cold: ColdStart<T>,
     /// Share of the jobs of late that were of those who keep no appointments.
     unpromised: f64,
     wants: BTreeMap<u64, Want>,
@@ -79,29 +112,19 @@ pub struct RequestQueue<T> {
     silent: BTreeSet<(Timestamp, u64)>,
 }
 
-/// What a client wants.
-#[derive(Debug, Default)]
-struct Want {
-    declared: Declared,
-    until: Timestamp,
-    /// It was sent away: when it comes next, that is not of its own accord.
-    is_refused: bool,
-}
-
 impl<T> RequestQueue<T> {
     /// None for a configuration that makes no sense.
     pub fn new(config: &PoolConfig, servers: Servers, key: TicketKey) -> Option<Self> {
         // The order bounds what waits; the book comes behind all of that.
-        let book = AppointmentsConfig::default();
+        let book = AppointmentsConfig { denial_cost: Duration::ZERO, ..AppointmentsConfig::default() };
         Some(Self {
             order: Order::new(config, servers)?,
             worth: servers.worth.max(1),
             book: Appointments::new(&book, key).ok()?,
-            denial_cost: book.denial_cost,
             utilisation: book.utilisation,
             advice: StretchAdvice::new(&AdviceConfig::default()).ok()?,
             is_untried: true,
-            served: 0,
+            cold: ColdStart::default(),
             unpromised: 0.0,
             wants: BTreeMap::new(),
             silent: BTreeSet::new(),
@@ -127,11 +150,15 @@ impl<T> RequestQueue<T> {
         hints: &Hints,
         chance: &mut impl Rng,
     ) -> Entered<T> {
-        let entered = self.admit(now, request, caller, hints, chance);
-        if let (Entered::Refused(..), Some(want)) = (&entered, self.wants.get_mut(&caller.client)) {
-            want.is_refused = true;
+        self.end_cold(now);
+        let entered = self.admit(now, request, caller, chance);
+        match entered {
+            Ok(()) => Entered::Waits,
+            Err((value, place)) => {
+                self.note_sent_away(caller.client, place.retry_after);
+                Entered::Refused(value, Box::new(place.with_pace_of(hints)))
+            }
         }
-        entered
     }
 
     fn admit(
@@ -139,54 +166,74 @@ impl<T> RequestQueue<T> {
         now: Timestamp,
         mut request: Arrival<T>,
         caller: &Caller,
-        hints: &Hints,
         chance: &mut impl Rng,
-    ) -> Entered<T> {
-        let (class, shape) = (request.class, request.shape);
-        let backlog = self.order.backlog(now);
-        self.book.on_backlog(now, backlog);
-        let server = if backlog.is_zero() { Server::Idle } else { Server::Busy };
-        request.is_promised = caller.ticket.is_some() && {
-            let visitor = Visitor { client: &caller.client.to_le_bytes(), work: Duration::ZERO, ticket: caller.ticket };
-            self.book.is_kept(now, &visitor)
-        };
-        request.keeps_appointments = caller.accepts_tickets;
+    ) -> Result<(), (T, KeptPlace)> {
+        let (class, shape, patience) = (request.class, request.shape, request.patience);
+        let queued = self.order.backlog(now);
+        let is_cold = self.is_cold();
+        self.book.settle(now, if is_cold { self.cold_backlog() } else { queued });
+        let server = if queued.is_zero() { Server::Idle } else { Server::Busy };
+        // Who comes to an idle server is in time, and who can wait for its time in the queue may.
+        let early = if server == Server::Idle { Duration::MAX } else { patience / 2 };
+        let presented = self.book.present(now, &visitor(&caller.client.to_le_bytes(), caller.ticket), early);
+        if let Presented::Early(rest) = presented {
+            return Err((request.value, KeptPlace { queued, retry_after: rest, ticket: caller.ticket }));
+        }
+        let is_promised = presented == Presented::Due;
+        let wait = self.order.wait_of(now, class, caller.client, shape);
+        request.terms = WaitTerms { is_promised, keeps_appointments: caller.accepts_tickets, ..WaitTerms::default() };
         // Equal questions are never sent away: together they cost nothing.
         let may_leave = caller.accepts_tickets && request.key.is_none();
-        let wait = self.order.wait_of(now, class, caller.client, shape);
-        if self.is_untried && self.order.is_working() && self.order.items() >= COLD_ITEMS {
-            self.book.on_backlog(now, COLD_WAIT);
-        }
         // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain. What the
         // request costs itself does not count: it would be as dear at every other time.
-        let is_broken = request.is_promised && wait > request.patience / 2;
-        if may_leave && (!request.is_promised || is_broken) {
+        if may_leave && is_promised && wait > patience / 2 {
+            let client = caller.client.to_le_bytes();
+            let (usual, is_usual) = self.order.usual_of(class, shape);
+            let visitor = Visitor { work: self.shared(usual), ..visitor(&client, None) };
+            let late = wait.saturating_sub(self.order.delay_max(class).min(patience / 4));
+            let late = if is_usual { Lateness::Usual(late) } else { Lateness::Passing(late) };
+            let (retry_after, ticket) = self.book.renew(now, &visitor, late, chance);
+            return Err((request.value, KeptPlace { queued, retry_after, ticket: Some(ticket) }));
+        }
+        if is_promised {
+            self.slip(now, wait, class, shape);
+        }
+        if may_leave && !is_promised {
             let delay_max = self.order.delay_max(class);
             // Whoever is let in is in the book, too: what is promised comes behind.
             let is_full = wait > delay_max || self.book.wait(now) > delay_max.div_f64(self.utilisation);
-            let server = if is_full { server } else { Server::Idle };
-            let denied = self.decide(now, (class, shape), caller, server, chance);
-            if let Appointment::Deny { .. } = denied {
-                return Entered::Refused(request.value, Box::new(sent_away(denied, backlog, hints)));
+            if is_full && is_cold {
+                request.terms.is_provisional = true;
+            } else {
+                let server = if is_full { server } else { Server::Idle };
+                if let Some(place) = self.decide(now, (class, shape), caller, server, chance) {
+                    return Err((request.value, KeptPlace { queued, ..place }));
+                }
             }
         }
+        let is_provisional = request.terms.is_provisional;
         let (value, retry_after) = match self.order.offer(now, request) {
-            Offered::Queued | Offered::Joined => return Entered::Waits,
+            Offered::Queued | Offered::Joined => {
+                if is_provisional {
+                    self.cold.on_waiting(now, patience);
+                }
+                return Ok(());
+            }
             Offered::Denied(value, retry_after) => (value, retry_after),
         };
-        let plain = || Hints { queued: Some(backlog), retry_after: Some(retry_after), ..hints.clone() };
-        if !caller.accepts_tickets {
-            return Entered::Refused(value, Box::new(plain()));
-        }
-        let hints = match self.decide(now, (class, shape), caller, Server::Busy, chance) {
-            // The book sees room where the order has none: no promise.
-            Appointment::Admit => plain(),
-            denied @ Appointment::Deny { .. } => sent_away(denied, backlog, hints),
+        let place = if !caller.accepts_tickets {
+            None
+        } else if is_cold {
+            Some(KeptPlace { queued, retry_after: self.turn_of_overflow(now), ticket: None })
+        } else {
+            // None if the book sees room where the order has none: no promise.
+            self.decide(now, (class, shape), caller, Server::Busy, chance)
         };
-        Entered::Refused(value, Box::new(hints))
+        let plain = KeptPlace { queued, retry_after, ticket: None };
+        Err((value, place.map_or(plain, |place| KeptPlace { queued, ..place })))
     }
 
-    /// Asks the book for a place, with as much work as leaves room for those who have none.
+    /// Asks the book for a place; none if there is room now.
     fn decide(
         &mut self,
         now: Timestamp,
@@ -194,76 +241,67 @@ impl<T> RequestQueue<T> {
         caller: &Caller,
         server: Server,
         chance: &mut impl Rng,
-    ) -> Appointment {
-        let left = 1.0 - self.unpromised.min(UNPROMISED_MAX);
-        let mut cost = self.order.cost_of(class, shape);
-        if self.is_untried {
-            // Nobody knows what anything costs here, and what is under way is not cheaper than what it has taken so far.
-            cost = cost.max(self.order.longest(now));
-        }
-        let work = (cost / self.worth).div_f64(left);
-        let visitor = Visitor { client: &caller.client.to_le_bytes(), work, ticket: None };
+    ) -> Option<KeptPlace> {
+        let client = caller.client.to_le_bytes();
+        let visitor = Visitor { work: self.place_of(now, class, shape), ..visitor(&client, None) };
         // Whoever says how often it wants to ask comes again by itself, and slower; not because nobody knows what it costs.
         let slows = caller.want.is_some() && !self.is_untried;
         let refusals = if slows { Refusals::Any } else { Refusals::WithSlot };
-        self.book.decide_for(now, &visitor, server, refusals, chance)
-    }
-
-    /// The factor by which this want, like everybody's, is to be stretched.
-    fn declare(&mut self, now: Timestamp, class: Class, caller: &Caller, wanted: Duration) -> f64 {
-        let client = caller.client;
-        let before = self.stretch(now, class);
-        if self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&client) {
-            return before;
-        }
-        let mut want = self.wants.remove(&client).unwrap_or_default();
-        self.silent.remove(&(want.until, client));
-        let was_refused = std::mem::take(&mut want.is_refused);
-        if caller.ticket.is_none() && !was_refused {
-            self.advice.on_check(now, before);
-        }
-        self.advice.declare(&mut want.declared, wanted);
-        let stretch = self.stretch(now, class);
-        want.until = now + self.advice.patience(&want.declared, stretch);
-        self.silent.insert((want.until, client));
-        self.wants.insert(client, want);
-        stretch
-    }
-
-    fn stretch(&self, now: Timestamp, class: Class) -> f64 {
-        if self.is_untried {
-            return self.advice.stretch(self.order.cost(class) / self.worth);
-        }
-        let wait = self.book.wait(now);
-        // The book sees only those who find others before them; when nobody does, nobody is refused.
-        let refused = if wait.is_zero() { 0.0 } else { self.book.refused() };
-        self.advice.advise(&Strain { denials: self.denial_cost.mul_f64(refused), wait })
-    }
-
-    /// Whoever has been silent for several intervals wants nothing any more.
-    fn forget_silent(&mut self, now: Timestamp) {
-        for _ in 0..SILENT_LOOKS {
-            let Some((_, client)) = self.silent.first().copied().filter(|(until, _)| *until <= now) else { return };
-            self.silent.pop_first();
-            if let Some(mut want) = self.wants.remove(&client) {
-                self.advice.withdraw(&mut want.declared);
+        match self.book.decide_for(now, &visitor, server, refusals, chance) {
+            Appointment::Admit => None,
+            Appointment::Deny { retry_after, ticket } => {
+                Some(KeptPlace { queued: Duration::ZERO, retry_after, ticket })
             }
+        }
+    }
+
+    /// How long a place for such a request is.
+    fn place_of(&self, now: Timestamp, class: Class, shape: Shape) -> Duration {
+        let cost = if self.is_untried {
+            // Nobody knows what anything costs here, and what is under way is not cheaper than what it has taken so far.
+            self.order.place_of(class, shape).max(self.order.longest(now))
+        } else {
+            self.order.place_of(class, shape)
+        };
+        self.shared(cost)
+    }
+
+    /// What a cost takes of the book: as much as leaves room for those who have no place there.
+    fn shared(&self, cost: Duration) -> Duration {
+        (cost / self.worth).div_f64(1.0 - self.unpromised.min(UNPROMISED_MAX))
+    }
+
+    /// Places were too dense if those who come for them find others waiting: up to one place more is left free then.
+    fn slip(&mut self, now: Timestamp, wait: Duration, class: Class, shape: Shape) {
+        let meant = self.order.delay_max(class).mul_f64(MEANT_WAIT);
+        let late = wait.saturating_sub(meant);
+        if !late.is_zero() {
+            let part = late.as_secs_f64() / meant.as_secs_f64().max(1e-9);
+            let place = self.place_of(now, class, shape);
+            self.book.slip(now, place.mul_f64(part.min(1.0)));
         }
     }
 
     /// The next request for a free server; none if nothing waits that this server may do.
     pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
+        self.end_cold(now);
         self.order.take(now)
     }
 
-    /// Those who waited too long.
-    pub fn drain(&mut self) -> Vec<T> {
-        std::iter::from_fn(|| self.order.poll_ended()).collect()
+    /// Those whose wait has ended without a turn.
+    pub fn drain(&mut self) -> Vec<EndedWait<T>> {
+        let mut ended = self.cold.drain();
+        ended.extend(std::iter::from_fn(|| self.order.poll_ended()).map(EndedWait::Late));
+        ended
     }
 
     /// Everything that waits. Nothing counts as under way any more.
     pub(crate) fn clear(&mut self) -> Vec<T> {
-        self.order.clear()
+        let mut all = self.order.clear();
+        all.extend(self.cold.drain().into_iter().map(|ended| match ended {
+            EndedWait::Late(value) | EndedWait::SentAway(value, _) => value,
+        }));
+        all
     }
 
     /// Estimated time until all that waits is under way.
@@ -282,8 +320,7 @@ impl<T> RequestQueue<T> {
         self.order.on_served(job, elapsed);
         self.advice.on_served(elapsed / self.worth);
         self.is_untried = false;
-        self.served = self.served.saturating_add(1);
-        if self.served <= COLD && self.served.is_power_of_two() {
+        if self.cold.on_served() {
             self.order.reassess();
         }
     }
@@ -294,25 +331,24 @@ impl<T> RequestQueue<T> {
     }
 }
 
-fn sent_away(denied: Appointment, backlog: Duration, hints: &Hints) -> Hints {
-    let (retry_after, ticket) = match denied {
-        Appointment::Admit => (Duration::ZERO, None),
-        Appointment::Deny { retry_after, ticket } => (retry_after, ticket),
-    };
-    Hints { queued: Some(backlog), retry_after: Some(retry_after), ticket, ..hints.clone() }
+/// What a refusal costs: little, and a small part of what is refused.
+fn denial_cost(cost: Duration) -> Duration {
+    (cost / DENIAL_PART).min(DENIAL_MAX)
 }
 
-/// Requests that wait while the first is under way, and nobody knows what they cost; and when others are told to come.
-const COLD_ITEMS: usize = 8;
-const COLD_WAIT: Duration = Duration::from_millis(100);
-/// Jobs after which it is known what they cost.
-const COLD: u32 = 64;
+fn visitor(client: &[u8], ticket: Option<Ticket>) -> Visitor<'_> {
+    Visitor { client, work: Duration::ZERO, ticket }
+}
+
+/// A refusal costs this part of a request, and no more than this.
+const DENIAL_PART: u32 = 16;
+const DENIAL_MAX: Duration = Duration::from_micros(50);
+/// The part of the longest wait that is meant to be: a host that is always busy and has few to refuse.
+const MEANT_WAIT: f64 = 0.4;
 /// However many come without tickets, half of the time can be promised.
 const UNPROMISED_MAX: f64 = 0.5;
 /// Jobs over which the share of those who keep no appointments is taken.
 const UNPROMISED_SAMPLES: f64 = 64.0;
-/// Silent ones looked at with each request: more than come, so that none stays.
-const SILENT_LOOKS: usize = 4;
 
 #[cfg(test)]
 mod model;

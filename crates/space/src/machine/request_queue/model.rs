@@ -154,9 +154,22 @@ impl World {
                 self.model.lost.append(&mut self.model.running);
             }
         }
-        for number in self.queue.drain() {
-            let waiter = &self.model.waiting[&number];
-            assert!(waiter.deadline < self.now, "only who waited too long ends by itself: {waiter:?}");
+        for ended in self.queue.drain() {
+            let number = match ended {
+                EndedWait::Late(number) => {
+                    let waiter = &self.model.waiting[&number];
+                    assert!(waiter.deadline < self.now, "only who waited too long ends by itself: {waiter:?}");
+                    number
+                }
+                EndedWait::SentAway(number, place) => {
+                    let waiter = &self.model.waiting[&number];
+                    assert!(waiter.key.is_none(), "equals are never sent away: {waiter:?}");
+                    if let Some(ticket) = place.ticket {
+                        self.model.tickets.insert(waiter.client, (self.now + place.retry_after, ticket));
+                    }
+                    number
+                }
+            };
             self.end(number);
         }
     }
@@ -178,16 +191,7 @@ impl World {
         assert_eq!((hints.stretch.is_some(), hints.interval.is_some()), (want.is_some(), want.is_some()));
         assert!(hints.stretch.is_none_or(|stretch| (1.0..=1000.0).contains(&stretch)), "{hints:?}");
         let shape = Shape { exact: name, kind: name, size: 0 };
-        let arrival = Arrival {
-            class,
-            key,
-            client,
-            shape,
-            patience,
-            is_promised: false,
-            keeps_appointments: false,
-            value: number,
-        };
+        let arrival = Arrival { class, key, client, shape, patience, terms: WaitTerms::default(), value: number };
         let is_nobody_here = self.model.waiting.is_empty() && self.model.running.is_empty();
         match self.queue.offer(self.now, arrival, &caller, &hints, &mut self.chance) {
             Entered::Waits => {

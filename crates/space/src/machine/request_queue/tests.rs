@@ -49,8 +49,7 @@ fn offer_like(pool: &mut RequestQueue<u64>, now: Timestamp, caller: &Caller, sha
         client,
         shape,
         patience,
-        is_promised: false,
-        keeps_appointments: false,
+        terms: WaitTerms::default(),
         value: client,
     };
     let hints = pool.hints(now, Class::Update, caller);
@@ -104,8 +103,11 @@ fn burst(pool: &mut RequestQueue<u64>, work: Duration) -> (f64, f64) {
         {
             busy = Some((now + work.as_nanos(), job, value));
         }
-        // Whoever waited in vain asks again.
-        arrivals.extend(pool.drain().into_iter().map(|client| ((now, client), None)));
+        arrivals.extend(pool.drain().into_iter().map(|ended| match ended {
+            // Whoever waited in vain asks again.
+            EndedWait::Late(client) => ((now, client), None),
+            EndedWait::SentAway(client, place) => ((now + place.retry_after.as_nanos(), client), place.ticket),
+        }));
     }
     let ideal = u128::from(CLIENTS) * work.as_nanos();
     (now as f64 / ideal as f64, requests as f64 / CLIENTS as f64)
@@ -129,25 +131,43 @@ fn a_burst_of_dear_requests_at_a_cold_start_takes_little_longer_than_it_must() {
     assert!(requests <= 3.1, "{requests} requests of each client");
 }
 
+/// Nobody knows what a request costs until some were served: places that are given before that are as wrong as the guess.
 #[test]
-fn before_anything_was_served_what_is_under_way_says_what_a_place_is_worth() {
+fn before_anything_was_served_whoever_keeps_appointments_waits_until_a_place_is_worth_something() {
+    const DEAR: Duration = Duration::from_millis(40);
     let mut pool = pool();
     let caller = |client| Caller { client, accepts_tickets: true, ..Caller::default() };
-    assert!(offer_like(&mut pool, at(0), &caller(0), ALIKE).is_ok());
-    let first = pool.take(at(0)).unwrap();
-    let later = at(0) + WORK * 40;
-    // The queue of 100 ms is filled; then places are given.
-    let slots = |pool: &mut RequestQueue<u64>, clients: std::ops::Range<u64>, now| -> Vec<Duration> {
-        let denied = clients.filter_map(|client| offer_like(pool, now, &caller(client), ALIKE).err());
-        denied.filter_map(|hints| hints.ticket.and(hints.retry_after)).collect()
+    let mut now = at(0);
+    assert!(offer_like(&mut pool, now, &caller(0), ALIKE).is_ok());
+    let mut running = pool.take(now).unwrap();
+    for client in 1..2000 {
+        assert!(offer_like(&mut pool, now, &caller(client), ALIKE).is_ok(), "{client} is told to come by a guess");
+    }
+    let mut served = 0_u32;
+    let sent_away = loop {
+        now = now + DEAR;
+        pool.served(running.job, DEAR);
+        served += 1;
+        running = pool.take(now).unwrap();
+        let ended = pool.drain();
+        if !ended.is_empty() {
+            break ended;
+        }
     };
-    let promised = slots(&mut pool, 1..200, later);
-    let [.., before, last] = promised[..] else { panic!("nobody was sent away") };
-    assert!(last.saturating_sub(before) >= WORK * 40, "{before:?} and {last:?} are two places");
-    pool.served(first.job, WORK * 41);
-    let promised = slots(&mut pool, 200..300, later + WORK);
-    let [.., before, last] = promised[..] else { panic!("nobody was sent away") };
-    assert!(last.saturating_sub(before) >= WORK * 40, "{before:?} and {last:?}: what it took is known");
+    assert!(now <= at(7_500_000_000) + DEAR, "they hear of it while they still wait");
+    assert!(served >= 100 && sent_away.len() > 1500, "{served} served, {} sent away", sent_away.len());
+    let mut slots = Vec::new();
+    for ended in sent_away {
+        let EndedWait::SentAway(client, place) = ended else { panic!("{ended:?} waited in vain") };
+        assert!(place.ticket.is_some() && client > u64::from(served), "who came first stays: {client} {place:?}");
+        slots.push(place.retry_after);
+    }
+    assert!(slots[0] <= Duration::from_millis(200), "{:?}", slots[0]);
+    let apart = slots[slots.len() - 1].saturating_sub(slots[0]).as_secs_f64() / (slots.len() - 1) as f64;
+    assert!((0.036..=0.0401).contains(&apart), "{apart} s between two places");
+    // From here on places are given at the door, behind all of those.
+    let hints = offer_like(&mut pool, now, &caller(5000), ALIKE).unwrap_err();
+    assert!(hints.ticket.is_some() && hints.retry_after.unwrap() > *slots.last().unwrap(), "{hints:?}");
 }
 
 #[test]
@@ -170,6 +190,52 @@ fn a_ticket_is_bound_to_its_client_and_honoured_once() {
     let owner = Caller { client, ticket: Some(ticket), want: None, accepts_tickets: true };
     assert!(offer(&mut pool, then, &owner).is_ok());
     assert!(offer(&mut pool, then, &owner).is_err(), "once");
+}
+
+#[test]
+fn who_comes_long_before_its_time_keeps_its_place_and_waits_if_it_can() {
+    let (mut pool, start) = (pool(), at(1_000_000_000));
+    let caller = |client, ticket| Caller { client, ticket, want: None, accepts_tickets: true };
+    let denied = |pool: &mut RequestQueue<u64>, client| offer(pool, start, &caller(client, None)).err();
+    let places: Vec<_> = (0..20_000).filter_map(|client| Some((client, denied(&mut pool, client)?))).collect();
+    let (client, hints) = places.last().unwrap();
+    let (ticket, after) = (hints.ticket, hints.retry_after.unwrap());
+    assert!(after > Duration::from_secs(15), "{after:?}");
+    let before = pool.book.wait(start);
+    let told = offer(&mut pool, start + Duration::from_secs(1), &caller(*client, ticket)).unwrap_err();
+    assert_eq!(
+        (told.ticket, told.retry_after),
+        (ticket, Some(after.saturating_sub(Duration::from_secs(1)))),
+        "the same place"
+    );
+    assert_eq!(pool.book.wait(start), before, "and no other");
+    // Half of its patience early: it can wait for that.
+    let (client, hints) = &places[4000];
+    assert!(offer(&mut pool, start, &caller(*client, hints.ticket)).is_ok());
+}
+
+/// A host at a tenth of its speed: whoever comes for its place finds it late, and is told another time, in the order in which
+/// they came and before those who were promised a later one.
+#[test]
+fn a_place_at_a_host_that_slows_is_moved_and_not_lost() {
+    let (mut pool, start) = (pool(), at(1_000_000_000));
+    let caller = |client, ticket| Caller { client, ticket, want: None, accepts_tickets: true };
+    let denied = |pool: &mut RequestQueue<u64>, client| offer_like(pool, start, &caller(client, None), ALIKE).err();
+    let places: Vec<_> = (0..20_000).filter_map(|client| Some((client, denied(&mut pool, client)?))).collect();
+    let end = pool.book.wait(start);
+    fill(&mut pool, start, Duration::from_secs(8), &mut (50_000..));
+    let (mut last, mut moved) = (Duration::ZERO, 0);
+    for (client, hints) in &places[..500] {
+        let now = start + hints.retry_after.unwrap();
+        if let Err(told) = offer_like(&mut pool, now, &caller(*client, hints.ticket), ALIKE) {
+            let then = hints.retry_after.unwrap() + told.retry_after.unwrap();
+            assert!(told.ticket.is_some(), "{told:?}");
+            assert!(then < end, "{client} went to the back: {then:?} of {end:?}");
+            moved += 1;
+            last = last.max(then);
+        }
+    }
+    assert!(moved > 300 && last < Duration::from_secs(12), "{moved} moved, the last to {last:?}");
 }
 
 /// Others who know no tickets, until so much waits.

@@ -134,9 +134,9 @@ impl SpaceWorld {
         }
     }
 
-    pub(super) fn answer_late(&mut self, late: Vec<Asked>) {
-        for task in late {
-            self.answer(task, &Err(Refused::Late));
+    pub(super) fn answer_late(&mut self, ended: Vec<(Asked, Refused)>) {
+        for (task, refused) in ended {
+            self.answer(task, &Err(refused));
         }
     }
 
