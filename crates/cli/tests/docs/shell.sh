@@ -96,10 +96,15 @@ _client() {
 }
 
 trap 'for follower in $FOLLOWERS $CLIENTS; do kill "${follower%%:*}" 2>/dev/null || :; done' EXIT
+# Anything, or a line like the one that the command was begun with; or it has ended.
+_has_said() {
+    [ -s "$2" ] || return 1
+    [ ! -f "$2.line" ] || grep -q "$(cat "$2.line")" "$2" || ! kill -0 "$1" 2>/dev/null
+}
 _end_followers() {
     for follower in $FOLLOWERS; do
         out=${follower#*:}
-        _wait_until "output of a command that goes on ($(cat "$out.err"))" test -s "$out"
+        _wait_until "output of a command that goes on ($(cat "$out.err"))" _has_said "${follower%%:*}" "$out"
         kill "${follower%%:*}" 2>/dev/null || :
         cat "$out"
     done
@@ -130,7 +135,12 @@ _tidegate() {
     kp)
         _need_broker
         case "$2" in
-        subscribe | watch) TIDEGATE_SPACE="http://127.0.0.1:$SPARQL" _follow '' "$TIDEGATE" "$@" ;;
+        subscribe) TIDEGATE_SPACE="http://127.0.0.1:$SPARQL" _follow '' "$TIDEGATE" "$@" ;;
+        watch)
+            TIDEGATE_SPACE="http://127.0.0.1:$SPARQL" _follow '' "$TIDEGATE" "$@"
+            # What it is there for comes once a second, after the first rows.
+            _is_given --json "$@" || echo '^# .* AST' >"$out.line"
+            ;;
         *) TIDEGATE_SPACE="http://127.0.0.1:$SPARQL" "$TIDEGATE" "$@" ;;
         esac
         ;;
