@@ -43,7 +43,7 @@ impl Default for AdviceConfig {
     }
 }
 
-/// What one session has declared; 8 bytes to keep with it. Give it back with [`StretchAdvice::withdraw`] when the session
+/// What one session has declared, and what it was told of it; 16 bytes to keep with it. Give it back with [`StretchAdvice::withdraw`] when the session
 /// ends or stays silent (see [`StretchAdvice::patience`]).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Declared {

@@ -9,5 +9,5 @@ fn states_are_small() {
     println!("Rhythm {} B, Pacer {} B, Declared {} B", size_of::<Rhythm>(), size_of::<Pacer>(), size_of::<Declared>());
     assert!(size_of::<Rhythm>() <= 36, "a tracked publisher: {} B", size_of::<Rhythm>());
     assert!(size_of::<Pacer>() <= 160, "a pacer: {} B", size_of::<Pacer>());
-    assert!(size_of::<Declared>() <= 8, "a declared interval: {} B", size_of::<Declared>());
+    assert!(size_of::<Declared>() <= 16, "a declared interval: {} B", size_of::<Declared>());
 }

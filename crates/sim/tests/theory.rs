@@ -43,18 +43,29 @@ fn close(found: f64, expected: f64, tolerance: f64, what: &str) {
     assert!((found / expected - 1.0).abs() <= tolerance, "{what}: {found}, and theory says {expected}");
 }
 
+/// Of several seeds, because the 99th percentile of one run differs from theory by up to a tenth either way.
 #[test]
 fn m_m_1() {
+    const SEEDS: u64 = 6;
     for load in [0.5, 0.7, 0.8] {
         let config = queue(load, 1, Service::Exponential);
-        let outcome = run(&config, 1).unwrap();
-        let rho = utilisation(&outcome);
-        close(wait(&outcome, &config), rho / (50.0 * (1.0 - rho)), 0.06, "mean wait of M/M/1");
-        // Time in the system is exponential.
-        let rate = 50.0 * (1.0 - rho);
-        for (name, share) in [("latency_p50", 0.5_f64), ("latency_p99", 0.99)] {
-            close(metric(&outcome, name) - RTT, -(1.0 - share).ln() / rate, 0.08, name);
+        // What was found, times what theory says: mean wait, median and 99th percentile.
+        let mut found = [0.0; 3];
+        for seed in 1..=SEEDS {
+            let outcome = run(&config, seed).unwrap();
+            let rho = utilisation(&outcome);
+            // Time in the system is exponential.
+            let rate = 50.0 * (1.0 - rho);
+            let quantile = |name, share: f64| (metric(&outcome, name) - RTT) * rate / -(1.0 - share).ln();
+            let of_seed =
+                [wait(&outcome, &config) * rate / rho, quantile("latency_p50", 0.5), quantile("latency_p99", 0.99)];
+            for (sum, ratio) in found.iter_mut().zip(of_seed) {
+                *sum += ratio / SEEDS as f64;
+            }
         }
+        close(found[0], 1.0, 0.03, "mean wait of M/M/1");
+        close(found[1], 1.0, 0.03, "median of M/M/1");
+        close(found[2], 1.0, 0.03, "99th percentile of M/M/1");
     }
 }
 
