@@ -90,6 +90,7 @@ impl ShardState {
         let traffic = core::mem::take(&mut connection.traffic).as_ledger();
         let Some(session) = self.sessions.get_mut(index) else { return };
         session.conn = None;
+        session.crowding = None;
         session.ledger.add(&traffic);
         if !self.settings.queue_qos0 && session.queue.is_some() {
             let mut ledger = core::mem::take(&mut session.ledger);

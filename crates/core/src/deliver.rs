@@ -83,6 +83,7 @@ impl ShardState {
             let is_idle = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() < OUTBOX_FREE_BYTES);
             if !self.memory.has_room(Kind::Passing, publication.payload.len()) && !session.conn.is_some_and(is_idle) {
                 session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
+                Crowding::note(&mut session.crowding, publication.origin, now);
                 self.saturation.note_crowded();
                 return;
             }
@@ -134,6 +135,9 @@ impl ShardState {
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
+            if !is_away {
+                Crowding::note(&mut session.crowding, message.publication.origin, now);
+            }
             self.saturation.note_crowded();
             return;
         }
@@ -153,7 +157,9 @@ impl ShardState {
         if is_turned_away && !target.is_latest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
-            Crowding::note(&mut session.crowding, message.publication.origin, now);
+            if !is_away {
+                Crowding::note(&mut session.crowding, message.publication.origin, now);
+            }
             let is_lasting = |queue: &Queue| queue.full.is_some_and(|full| full.lasts(queue.len(), now));
             let is_closed = is_own_loss && session.queue.as_deref().is_some_and(is_lasting);
             self.saturation.note_turned_away(if is_closed { Door::Closed } else { Door::Ajar });
@@ -175,7 +181,8 @@ impl ShardState {
                 is_own_lost |= gone != Gone::Conflated && lost.may_be_of(origin);
                 journal.dequeue_item(kept, &lost);
                 note_lost(&mut ledger, stats, &lost, gone);
-                if gone != Gone::Conflated {
+                // A tally is for whoever is there to lose: a million that are away would have one each.
+                if gone != Gone::Conflated && !is_away {
                     Crowding::note(&mut crowding, lost.origin(), now);
                 }
             });

@@ -130,6 +130,13 @@ fn written(shared: &Shared, tasks: &[Task], snapshot: &Snapshot, limits: &QueryL
         if answers.iter().any(|(written, _)| *written == written_name(task)) {
             continue;
         }
+        if !answers.is_empty()
+            && let Some(refused) = no_room_for_another(shared, limits)
+        {
+            // The name of nobody: for all that have none of their own.
+            answers.push((0, Err(refused)));
+            break;
+        }
         let kept = rows.as_ref().and_then(|rows| match (&task.ask, &task.name) {
             (SpaceRequest::Query { query, form }, Some(name)) => {
                 combining::write(query, *form, rows, &name.columns, None)
@@ -158,6 +165,16 @@ fn written(shared: &Shared, tasks: &[Task], snapshot: &Snapshot, limits: &QueryL
         lock(&shared.cache).keep_rows(name, snapshot.version(), &rows);
     }
     answers
+}
+
+/// Why an answer is not written once more under other names: each is kept until the last of them is written, and writing
+/// takes time as evaluating does.
+fn no_room_for_another(shared: &Shared, limits: &QueryLimits) -> Option<Refused> {
+    if limits.cancel.is_cancelled() {
+        return Some(Refused::Late);
+    }
+    let is_full = shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX;
+    is_full.then(|| Refused::busy(Duration::from_secs(1)))
 }
 
 /// One answer, and its rows if they are few.

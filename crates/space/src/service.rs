@@ -350,10 +350,12 @@ impl SpaceHandle {
         name.strip_prefix(&format!("\"{:016x}-", self.boot))?.strip_suffix('"')?.parse().ok()
     }
 
-    /// Whether whoever has seen this version has the present answer already: nothing that the request reads was touched since.
-    pub(crate) fn is_unchanged(&self, ask: &SpaceRequest, seen: Option<u64>) -> bool {
+    /// The present version, if whoever has seen that one has its answer already: nothing that the request reads was touched
+    /// since.
+    pub(crate) fn unchanged_at(&self, ask: &SpaceRequest, seen: Option<u64>) -> Option<u64> {
         let footprint = seen.and_then(|_| ask.footprint());
-        seen.zip(footprint).is_some_and(|(seen, footprint)| lock(&self.shared.cache).is_unchanged(&footprint, seen))
+        let (seen, footprint) = seen.zip(footprint)?;
+        lock(&self.shared.cache).unchanged_at(&footprint, seen)
     }
 
     /// A client as the pools know it: where it comes from and what it calls itself.

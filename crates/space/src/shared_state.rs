@@ -187,8 +187,8 @@ impl Shared {
         }
         let mut desk = lock(&self.desk);
         let offered = desk.front.offer(self.now(), task, shape, &asker.caller, &mut SystemChance);
-        let side = if let Offered::Waits(side) = &offered { Some(*side) } else { None };
-        let late = side.map_or_else(Vec::new, |side| desk.front.drain(side));
+        // Also when this one is refused: its coming may have ended the wait of others.
+        let late: Vec<_> = [Side::Read, Side::Write].into_iter().flat_map(|side| desk.front.drain(side)).collect();
         drop(desk);
         match offered {
             Offered::Waits(Side::Read) => self.reader.notify_one(),

@@ -143,8 +143,9 @@ async fn ask(
         };
         let is_repeatable = query.is_repeatable();
         let ask = SpaceRequest::Query { query: Box::new(query), form };
-        if seen(&handle, &headers, is_read).iter().any(|seen| handle.is_unchanged(&ask, Some(*seen))) {
-            return (QueryNote::Unchanged(handle.version()), Err(Refused::Declined));
+        let unchanged = |seen: &u64| handle.unchanged_at(&ask, Some(*seen));
+        if let Some(version) = seen(&handle, &headers, is_read).iter().find_map(unchanged) {
+            return (QueryNote::Unchanged(version), Err(Refused::Declined));
         }
         (QueryNote::Asked(form, is_repeatable), Ok(ask))
     };

@@ -148,9 +148,11 @@ impl Cache {
         }
     }
 
-    /// Whether whoever has seen this version has the present answer to what reads this.
-    pub(crate) fn is_unchanged(&self, footprint: &Footprint, seen: u64) -> bool {
-        (self.changes.version_of(footprint)..=self.changes.last()).contains(&seen)
+    /// The present version, if whoever has seen that one has the answer of it to what reads this. One look for both: a
+    /// change in between would give the old answer a new name.
+    pub(crate) fn unchanged_at(&self, footprint: &Footprint, seen: u64) -> Option<u64> {
+        let last = self.changes.last();
+        (self.changes.version_of(footprint)..=last).contains(&seen).then_some(last)
     }
 
     /// A change is about to be seen.
@@ -217,7 +219,8 @@ mod tests {
         let mut cache = Cache::new(7);
         cache.show(&touched(1), 8);
         cache.show(&touched(2), 9);
-        let seen = |key, versions: [u64; 4]| versions.map(|seen| cache.is_unchanged(&name(key).footprint, seen));
+        let seen =
+            |key, versions: [u64; 4]| versions.map(|seen| cache.unchanged_at(&name(key).footprint, seen).is_some());
         assert_eq!(seen(1, [7, 8, 9, 10]), [false, true, true, false]);
         assert_eq!(seen(3, [6, 7, 9, 10]), [false, true, true, false]);
     }

@@ -313,11 +313,12 @@ impl SsapConnection {
         let is_told = *asks != Asks::default();
         match step {
             PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => self.conclude(&header, step),
-            PlanStep::Ask(ask, _) if self.door.handle.is_unchanged(&ask, asks.version) => {
-                self.door.handle.note_ssap(&header, Ssap::Done);
-                write::not_modified(&header, self.door.handle.version(), &mut self.out);
-            }
             PlanStep::Ask(ask, reply) => {
+                if let Some(version) = self.door.handle.unchanged_at(&ask, asks.version) {
+                    self.door.handle.note_ssap(&header, Ssap::Done);
+                    write::not_modified(&header, version, &mut self.out);
+                    return;
+                }
                 let waiting = WaitingFor::Asked(self.door.handle.start(ask, asker));
                 self.under_way.push_back(StartedRequest { header, kind: AnswerKind::Ask(reply), is_told, waiting });
             }

@@ -83,12 +83,13 @@ pub(super) fn understand(
 ) -> (Understood, Result<SpaceRequest, Refused>) {
     let Plan { header, asks, step } = plan(bytes, limits, uuid);
     let is_told = *asks != Asks::default();
+    let unchanged = if let PlanStep::Ask(ask, _) = &step { handle.unchanged_at(ask, asks.version) } else { None };
     let (what, ask) = match step {
         _ if limits.cancel.is_cancelled() => (ReadOutcome::Asked(AnswerKind::Unread), Err(Refused::Late)),
-        PlanStep::Ask(ask, _) if handle.is_unchanged(&ask, asks.version) => {
-            (ReadOutcome::Unchanged(handle.version()), Err(Refused::Declined))
-        }
-        PlanStep::Ask(ask, reply) => (ReadOutcome::Asked(AnswerKind::Ask(reply)), Ok(ask)),
+        PlanStep::Ask(ask, reply) => match unchanged {
+            Some(version) => (ReadOutcome::Unchanged(version), Err(Refused::Declined)),
+            None => (ReadOutcome::Asked(AnswerKind::Ask(reply)), Ok(ask)),
+        },
         PlanStep::Subscribe(what, rows, seen) => {
             let (name, is_return) = (subscription_name(), seen.is_some());
             let ask = SpaceRequest::Subscribe { what, name, seen, outlet: Some(outlet) };

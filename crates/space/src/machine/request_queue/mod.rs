@@ -187,13 +187,9 @@ impl<T> RequestQueue<T> {
         // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain. What the
         // request costs itself does not count: it would be as dear at every other time.
         if may_leave && is_promised && wait > patience / 2 {
-            let client = caller.client.to_le_bytes();
-            let (usual, is_usual) = self.order.usual_of(class, shape);
-            let visitor = Visitor { work: self.shared(usual), ..visitor(&client, None) };
             let late = wait.saturating_sub(self.order.delay_max(class).min(patience / 4));
-            let late = if is_usual { Lateness::Usual(late) } else { Lateness::Passing(late) };
-            let (retry_after, ticket) = self.book.renew(now, &visitor, late, chance);
-            return Err((request.value, KeptPlace { queued, retry_after, ticket: Some(ticket) }));
+            let place = self.renew(now, (class, shape), caller, late, chance);
+            return Err((request.value, KeptPlace { queued, ..place }));
         }
         if is_promised {
             self.slip(now, wait, class, shape);
@@ -223,14 +219,36 @@ impl<T> RequestQueue<T> {
         };
         let place = if !caller.accepts_tickets {
             None
+        } else if is_promised {
+            // It came in time, and its ticket is used up: it keeps its place.
+            Some(self.renew(now, (class, shape), caller, retry_after, chance))
         } else if is_cold {
-            Some(KeptPlace { queued, retry_after: self.turn_of_overflow(now), ticket: None })
+            // Not sooner than what is under way has taken by now: the guess may be too low by orders of magnitude.
+            let retry_after = self.turn_of_overflow(now).max(self.order.longest(now));
+            Some(KeptPlace { queued, retry_after, ticket: None })
         } else {
             // None if the book sees room where the order has none: no promise.
             self.decide(now, (class, shape), caller, Server::Busy, chance)
         };
         let plain = KeptPlace { queued, retry_after, ticket: None };
         Err((value, place.map_or(plain, |place| KeptPlace { queued, ..place })))
+    }
+
+    /// Another place for somebody whose promise cannot be kept, so much later.
+    fn renew(
+        &mut self,
+        now: Timestamp,
+        (class, shape): (Class, Shape),
+        caller: &Caller,
+        late: Duration,
+        chance: &mut impl Rng,
+    ) -> KeptPlace {
+        let client = caller.client.to_le_bytes();
+        let (usual, is_usual) = self.order.usual_of(class, shape);
+        let visitor = Visitor { work: self.shared(usual), ..visitor(&client, None) };
+        let late = if is_usual { Lateness::Usual(late) } else { Lateness::Passing(late) };
+        let (retry_after, ticket) = self.book.renew(now, &visitor, late, chance);
+        KeptPlace { queued: Duration::ZERO, retry_after, ticket: Some(ticket) }
     }
 
     /// Asks the book for a place; none if there is room now.
