@@ -78,11 +78,17 @@ fn clients(page: &mut MetricsPage, stats: &Stats, handshakes: usize) {
     page.gauge("retained_bytes", "Bytes of retained messages.", stats.retained_bytes);
 }
 
-/// Who is in trouble, as of the last look at all clients: ten seconds old at most, two while counters speak of trouble.
+/// Who is in trouble, as of the last look at all clients: about ten seconds old at most, two while counters speak of trouble;
+/// older where a walk over all clients is long (fifty times its time passes before the next), or others are walking. Nobody
+/// looks where there is no admin endpoint: what is not known is left out then.
 fn trouble(page: &mut MetricsPage, stats: &Stats, watch: &WatchReport) {
     let throttled = watch.publishers_throttled.max(stats.clients_held);
     let help = "Publishers that are refused, not read, or have to wait.";
     page.gauge("publishers_throttled", help, throttled);
+    // A look names every kind of alarm, also those without any.
+    if watch.alarms.is_empty() {
+        return;
+    }
     page.gauge(
         "clients_slow",
         "Receivers that take less than comes for them, and do not lose yet.",
@@ -105,7 +111,7 @@ fn messages(page: &mut MetricsPage, stats: &Stats, classes: &[String]) {
         family.put([("reason", reason(loss))], loss.count(stats));
     }
     family.put([("reason", "shard_full")], stats.dropped_shard_full);
-    let help = "Messages that were refused, and their sender told so, by limit.";
+    let help = "Messages that were refused, and their sender told so where the protocol has a word for it, by limit.";
     let family = page.family("publish_rejected", MetricKind::Counter, help);
     for (limit, loss) in [
         ("acl", Loss::Denied),
@@ -268,7 +274,8 @@ pub(crate) fn example() -> MetricsPage {
     measured.ack_latency[0][4].note(std::time::Duration::from_secs(500));
     let mut page = MetricsPage::default();
     clients(&mut page, &stats, 3);
-    trouble(&mut page, &stats, &WatchReport::default());
+    let alarms = AlarmKind::ALL.map(|kind| (kind.name(), 0)).to_vec();
+    trouble(&mut page, &stats, &WatchReport { alarms, ..WatchReport::default() });
     messages(&mut page, &stats, &classes);
     load(&mut page, &stats, &pressure, &[0, 1, 2, 3, 4]);
     measures(&mut page, &measured, &classes);
@@ -279,9 +286,20 @@ pub(crate) fn example() -> MetricsPage {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_has_looked_at_is_left_out() {
+        let mut page = MetricsPage::default();
+        trouble(&mut page, &Stats::default(), &WatchReport::default());
+        let text = page.text();
+        assert!(text.contains("tidegate_publishers_throttled 0\n"), "{text}");
+        assert!(["clients_slow", "clients_losing", "alarms"].iter().all(|name| !text.contains(name)), "{text}");
+    }
+
     #[test]
     fn f069_the_page_is_openmetrics_with_closed_labels() {
-        let text = super::example().text();
+        let text = example().text();
         for line in [
             "tidegate_deliveries_waiting{class=\"odd \\\"name\\\"\"} 0",
             "tidegate_overload_transitions_total{to=\"2\"} 2",

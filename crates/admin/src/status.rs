@@ -44,6 +44,7 @@ pub(crate) fn summary(state: &AdminState) -> Value {
     let rate = |of: fn(&Stats) -> u64| view::rounded(of(&stats).saturating_sub(of(&before)) as f64 / seconds);
     let (sockets, handshakes) = state.handle.sockets();
     let watch = state.handle.watch();
+    let looked_at = lock(&state.watch).looked_at;
     json!({
         "version": VERSION,
         "uptime_s": state.handle.now().as_nanos() / 1_000_000_000,
@@ -82,6 +83,7 @@ pub(crate) fn summary(state: &AdminState) -> Value {
         "clients_losing": watch.clients_losing,
         "bans": state.handle.bans().len(),
         "now": now(state),
+        "looked_s_ago": looked_at.map(|at| state.handle.now().since(at).as_secs()),
         "ledger": ledger(&stats),
     })
 }

@@ -9,15 +9,16 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tidegate_broker::{Ban, Banned, WatchReport};
+use tidegate_control::Timestamp;
 use tidegate_control::pressure::Cause;
 use tidegate_core::event::{LedgerSide, Stats};
 use tidegate_core::report::ClientReport;
 
-use crate::alarms::{Alarm, AlarmBoard, AlarmKind};
+use crate::alarms::{ALARMS_MAX, Alarm, AlarmBoard, AlarmKind};
 use crate::ask::walk;
 use crate::limits::{CALM_TICKS, TOP_ROWS, TOP_SHARE, TOP_TICKS};
 use crate::problem::{Answered, json_of};
-use crate::situation::{Mood, NAMED_MAX, TroubleReport};
+use crate::situation::{Mood, TroubleReport};
 use crate::state::{AdminState, lock};
 use crate::{status, view};
 
@@ -25,17 +26,26 @@ use crate::{status, view};
 #[derive(Debug, Default)]
 pub(crate) struct LastLook {
     pub(crate) situation: Arc<TroubleReport>,
+    /// When that look began; none before the first.
+    pub(crate) looked_at: Option<Timestamp>,
     alarms: AlarmBoard,
     /// What the log said last.
     said: Mood,
 }
 
 /// When to look next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WatchPace {
     /// Ticks since the last look, and those that have to pass for what the last one cost.
     since: u32,
     rest: u32,
+}
+
+impl Default for WatchPace {
+    /// The first look is at once: before it nobody knows whether all is well.
+    fn default() -> Self {
+        Self { since: CALM_TICKS, rest: 0 }
+    }
 }
 
 impl WatchPace {
@@ -68,6 +78,7 @@ pub(crate) fn is_urgent(state: &AdminState, stats: &Stats, before: &Stats) -> bo
 
 /// One look: everybody hears of it. The top lists are the answer; none if others are walking.
 pub(crate) async fn look(state: &AdminState) -> Option<Value> {
+    let began = state.handle.now();
     let mut situation = beside_clients(state);
     let (mut talkers, mut queues) = (Vec::new(), Vec::new());
     walk(state, |client| {
@@ -90,13 +101,15 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
                 situation.note_blamed(&client, receiver);
             }
         };
-        walk(state, name).await.ok()?;
+        // Others may have taken the place for walks meanwhile. What the first walk has found is true without a culprit.
+        let is_incomplete = walk(state, name).await.is_err();
+        situation.is_blame_missing = is_incomplete;
     }
     let rows = |list: Vec<((bool, f64), ClientReport)>| -> Vec<Value> {
         list.iter().map(|(_, client)| view::client(state, client)).collect()
     };
     let top = json!({ "talkers": rows(talkers), "queues": rows(queues), "slowed": situation.held_back });
-    tell(state, situation);
+    tell(state, situation, began);
     Some(top)
 }
 
@@ -110,7 +123,7 @@ fn beside_clients(state: &AdminState) -> TroubleReport {
         memory: pressure.memory_used as f64 / pressure.memory_max.max(1) as f64,
         disk: health.as_ref().and_then(|health| health.why()).map(str::to_owned),
         bans: bans.len(),
-        banned: bans.iter().take(NAMED_MAX).map(banned).collect(),
+        banned: bans.iter().take(ALARMS_MAX).map(banned).collect(),
         ..TroubleReport::default()
     }
 }
@@ -126,9 +139,9 @@ fn banned(ban: &Ban) -> String {
 }
 
 /// The log, `$SYS`, metrics, and whoever asks from now on.
-fn tell(state: &AdminState, situation: TroubleReport) {
+fn tell(state: &AdminState, situation: TroubleReport, began: Timestamp) {
     let mut watch = lock(&state.watch);
-    for alarm in watch.alarms.observe(situation.conditions(), state.handle.now()) {
+    for alarm in watch.alarms.observe(situation.conditions(), &situation.cut_kinds(), state.handle.now()) {
         let (kind, subject, text) = (alarm.kind.name(), &alarm.subject, &alarm.text);
         if alarm.cleared_at.is_none() {
             tracing::warn!(event = "alarm_raised", kind, subject, "{text}");
@@ -152,7 +165,7 @@ fn tell(state: &AdminState, situation: TroubleReport) {
         alarms: AlarmKind::ALL.map(|kind| (kind.name(), counted(kind))).to_vec(),
         alarms_text: Value::Array(raised).to_string(),
     });
-    watch.situation = Arc::new(situation);
+    (watch.situation, watch.looked_at) = (Arc::new(situation), Some(began));
 }
 
 /// `/api/v1/alarms`.

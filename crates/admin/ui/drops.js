@@ -35,7 +35,7 @@ function show(place) {
     link.click();
     URL.revokeObjectURL(link.href);
   });
-  set(place, problem, h("p", { class: "small quiet" }, "Refused: its sender was told and still has it. Lost: nobody was told."), h("div", { class: "grid" },
+  set(place, problem, h("p", { class: "small quiet" }, "Refused: its sender was told where the protocol has a word for it. Lost: nobody was told."), h("div", { class: "grid" },
     card("The ledger", "", sums, h("div", { class: "row" }, save)),
     card("By reason", "c8", h("label", { class: "small quiet" }, all, " also reasons that have not occurred"), reasons.element),
     card("Who lost the most", "c4", worst.element)));

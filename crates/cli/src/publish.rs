@@ -74,8 +74,7 @@ impl PayloadSource {
     /// Payloads one after the other. Standard input is read on a thread of its own: while it is silent, the connection
     /// must be kept alive.
     fn payloads(self) -> Receiver<Vec<u8>> {
-        // A few ahead, no more: standard input may be endless.
-        let (sender, receiver) = sync_channel(64);
+        let (sender, receiver) = sync_channel(AHEAD_MAX);
         std::thread::spawn(move || match self {
             Self::Payload(payload, times) => (0..times).try_for_each(|_| sender.send(payload.clone()).map_err(drop)),
             Self::Lines => {
@@ -117,12 +116,16 @@ pub(crate) fn run(args: &PubArgs) -> Result<u8> {
         };
     }
     client.disconnect();
-    if work.refusals.given_up > 0 {
-        if !args.connect.quiet {
-            let count = work.refusals.given_up;
-            let what = if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") };
-            eprintln!("error: {what} refused {TRIES_MAX} times, each with a time to come back, and given up");
-        }
+    let (given_up, unsent) = (work.refusals.given_up, work.unsent());
+    if given_up > 0 && !args.connect.quiet {
+        let what = messages_were(given_up);
+        eprintln!("error: {what} refused {TRIES_MAX} times, each with a time to come back, and given up");
+    }
+    // A signal came before all was done: who sees 0 would believe that the broker has it.
+    if unsent > 0 && !args.connect.quiet {
+        eprintln!("error: ended by a signal: {} not sent, or not acknowledged", messages_were(unsent));
+    }
+    if given_up > 0 || unsent > 0 {
         return Ok(1);
     }
     match work.refusals.last {
@@ -136,6 +139,12 @@ pub(crate) fn run(args: &PubArgs) -> Result<u8> {
     }
 }
 
+fn messages_were(count: u64) -> String {
+    if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") }
+}
+
+/// Payloads that are made or read ahead of their turn. No more: standard input may be endless.
+const AHEAD_MAX: usize = 64;
 /// How long to look for the next payload while answers are awaited.
 const GLANCE: Duration = Duration::from_millis(1);
 /// Messages under way, each kept until it is acknowledged. More would not be faster.
@@ -149,6 +158,8 @@ struct UnsentWork {
     due: DueTimes,
     /// Where new ones come from, until there are no more.
     payloads: Option<Receiver<Vec<u8>>>,
+    /// How many of those are still to come; none if nobody knows, as of standard input.
+    to_come: Option<u32>,
     /// There is more than one message: worth coming back for.
     is_long: bool,
     /// To be sent before anything new: their connection broke, or they were refused with a time to come back.
@@ -180,12 +191,17 @@ impl UnsentWork {
     fn new(publishing: Publishing, is_quiet: bool) -> Self {
         let Publishing { topic, qos, retain, source, delay } = publishing;
         let is_long = !matches!(source, PayloadSource::Payload(_, 0..=1));
+        let to_come = match &source {
+            PayloadSource::Payload(_, times) => Some(*times),
+            PayloadSource::Lines => None,
+        };
         Self {
             topic,
             qos,
             retain,
             due: DueTimes::new(delay, Instant::now()),
             payloads: Some(source.payloads()),
+            to_come,
             is_long,
             again: VecDeque::new(),
             under_way: VecDeque::new(),
@@ -196,6 +212,16 @@ impl UnsentWork {
 
     fn is_done(&self) -> bool {
         self.payloads.is_none() && self.again.is_empty() && self.under_way.is_empty()
+    }
+
+    /// How many are not done: to be sent again, not acknowledged, or not sent at all. Of standard input those count that
+    /// were read ahead.
+    fn unsent(&self) -> u64 {
+        let ahead = self.payloads.as_ref().map_or(0, |payloads| match self.to_come {
+            Some(to_come) => u64::from(to_come),
+            None => payloads.try_iter().take(AHEAD_MAX).count() as u64,
+        });
+        (self.again.len() + self.under_way.len()) as u64 + ahead
     }
 
     /// Sends and waits until all is done, or a signal comes, or the connection breaks.
@@ -254,7 +280,10 @@ impl UnsentWork {
         // Nothing to hear from the broker: wait for input, but not so long that a ping or a signal is missed.
         let patience = if self.under_way.is_empty() { Duration::from_millis(100) } else { GLANCE };
         match self.payloads.as_ref()?.recv_timeout(patience) {
-            Ok(payload) => Some(TriedPayload { payload, refusals: 0 }),
+            Ok(payload) => {
+                self.to_come = self.to_come.map(|left| left.saturating_sub(1));
+                Some(TriedPayload { payload, refusals: 0 })
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 self.payloads = None;
                 None

@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -100,9 +100,14 @@ fn publisher_v5() -> (Child, TcpStream) {
 
 /// Takes the message, and refuses it with a time to come back.
 fn refuse(stream: &mut TcpStream) {
+    refuse_for(stream, "20");
+}
+
+/// The same, for so many milliseconds.
+fn refuse_for(stream: &mut TcpStream, millis: &str) {
     let packet = packet(stream);
     assert_eq!((packet[0] >> 4, packet.last()), (3, Some(&b'a')), "PUBLISH: {packet:?}");
-    let hint = b"\x26\x00\x13pace-retry-after-ms\x00\x0220";
+    let hint = [&b"\x26\x00\x13pace-retry-after-ms\x00"[..], &[millis.len() as u8][..], millis.as_bytes()].concat();
     let mut answer = vec![0x40, 4 + hint.len() as u8, packet[5], packet[6], 0x97, hint.len() as u8];
     answer.extend(hint);
     stream.write_all(&answer).expect("PUBACK");
@@ -133,4 +138,20 @@ fn who_is_refused_five_times_gives_up_and_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("1 message was refused 5 times"), "{said}");
+}
+
+#[test]
+fn who_is_ended_while_a_message_waits_says_so() {
+    let (mut child, mut stream) = publisher_v5();
+    refuse_for(&mut stream, "30000");
+    let mut said = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert!(line.contains("try 2 of 5"), "{line}");
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    assert_eq!(packet(&mut stream)[0], 0xe0, "DISCONNECT");
+    said.read_to_string(&mut line).expect("the rest");
+    assert_eq!(child.wait().expect("pub ends").code(), Some(1), "{line}");
+    assert!(line.contains("1 message was not sent, or not acknowledged"), "{line}");
 }

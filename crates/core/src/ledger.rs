@@ -176,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// How many of its messages were refused: its sender was told, and still has them.
+    /// How many of its messages were refused: its sender was told, where the protocol has a word for it.
     pub fn refused(&self) -> u64 {
         Loss::ALL.iter().filter(|loss| loss.is_refusal()).map(|loss| self.lost(*loss)).sum()
     }

@@ -1,6 +1,6 @@
 //! Which conditions a situation has: strong enough to raise an alarm, or weak and enough to keep one.
 
-use super::AlarmKind;
+use super::{ALARMS_MAX, AlarmKind};
 use crate::situation::TroubleReport;
 use crate::why::words::per_second;
 
@@ -53,5 +53,19 @@ impl TroubleReport {
         }
         all.extend(self.banned.iter().map(|who| strong(AlarmKind::Ban, who, format!("{who} is banned"))));
         all
+    }
+
+    /// Kinds of which there are more than the lists have: what is not among the conditions may last all the same.
+    pub(crate) fn cut_kinds(&self) -> Vec<AlarmKind> {
+        let is_losing_cut = self.losing > ALARMS_MAX;
+        // Who fills the queue of a receiver that is not in the list is not known.
+        let is_flooding_cut = self.flooding > ALARMS_MAX || is_losing_cut || self.is_blame_missing;
+        let kinds = [
+            (AlarmKind::Flooding, is_flooding_cut),
+            (AlarmKind::Losing, is_losing_cut),
+            (AlarmKind::QueueFull, self.losing + self.slow > ALARMS_MAX),
+            (AlarmKind::Ban, self.bans > ALARMS_MAX),
+        ];
+        kinds.into_iter().filter_map(|(kind, is_cut)| is_cut.then_some(kind)).collect()
     }
 }

@@ -67,7 +67,8 @@ impl AlarmKind {
 
 /// A condition that was not seen for so long begins anew: longer than the longest time between two looks in trouble.
 const GAP: Duration = Duration::from_secs(12);
-/// Conditions that are followed at the same time. Who has more of them has one problem, not a thousand.
+/// Conditions of a kind that are followed at the same time. Who has more of them has one problem, not a thousand. By kind: a
+/// crowd of receivers does not hide a disk that fails.
 pub(crate) const ALARMS_MAX: usize = 64;
 /// Alarms that are remembered after their end.
 pub(crate) const CLEARED_MAX: usize = 100;
@@ -95,12 +96,14 @@ pub(crate) struct AlarmBoard {
 }
 
 impl AlarmBoard {
-    /// What is wrong now. The answer is what has been raised or cleared by that.
-    pub(crate) fn observe(&mut self, conditions: Vec<Condition>, now: Timestamp) -> Vec<Alarm> {
+    /// What is wrong now; of the kinds that are `cut` there is more than that, and none of them is over for not being seen.
+    /// The answer is what has been raised or cleared by that.
+    pub(crate) fn observe(&mut self, conditions: Vec<Condition>, cut: &[AlarmKind], now: Timestamp) -> Vec<Alarm> {
         for condition in conditions {
             self.follow(condition, now);
         }
         let mut changed = Vec::new();
+        let is_cut = |kind: AlarmKind| cut.contains(&kind);
         self.followed.retain(|_, alarm| {
             let lasts = alarm.seen_at.since(alarm.since);
             if alarm.raised_at.is_none() && alarm.seen_at == now && lasts >= alarm.kind.raise_after() {
@@ -110,7 +113,7 @@ impl AlarmBoard {
             let absent = now.since(alarm.seen_at);
             match alarm.raised_at {
                 None => absent < GAP,
-                Some(_) if alarm.seen_at == now || absent < alarm.kind.clear_after() => true,
+                Some(_) if alarm.seen_at == now || absent < alarm.kind.clear_after() || is_cut(alarm.kind) => true,
                 Some(_) => {
                     alarm.cleared_at = Some(now);
                     changed.push(alarm.clone());
@@ -135,7 +138,7 @@ impl AlarmBoard {
             if is_strong || alarm.raised_at.is_some() {
                 (alarm.seen_at, alarm.text) = (now, text);
             }
-        } else if is_strong && self.followed.len() < ALARMS_MAX {
+        } else if is_strong && self.followed.keys().filter(|(other, _)| *other == kind).count() < ALARMS_MAX {
             let subject = key.1.clone();
             let alarm = Alarm { kind, subject, text, since: now, seen_at: now, raised_at: None, cleared_at: None };
             self.followed.insert(key, alarm);

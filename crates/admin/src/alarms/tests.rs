@@ -19,7 +19,7 @@ fn changes(seconds: impl IntoIterator<Item = Option<bool>>) -> Vec<(u64, bool)> 
     let mut changes = Vec::new();
     for (second, seen) in seconds.into_iter().enumerate() {
         let conditions = seen.map(|is_strong| losing("r", is_strong)).into_iter().collect();
-        let changed = board.observe(conditions, at(second as u64));
+        let changed = board.observe(conditions, &[], at(second as u64));
         changes.extend(changed.iter().map(|alarm| (second as u64, alarm.cleared_at.is_none())));
     }
     changes
@@ -53,11 +53,48 @@ fn what_is_weak_keeps_an_alarm_and_raises_none() {
 fn a_ban_is_told_at_once_and_ends_at_once() {
     let mut board = AlarmBoard::default();
     let ban = || Condition { kind: AlarmKind::Ban, ..losing("pest", true) };
-    assert!(board.observe(vec![ban()], at(0))[0].raised_at.is_some());
-    assert_eq!(board.observe(vec![ban()], at(600)), [], "while it lasts nothing is told");
+    assert!(board.observe(vec![ban()], &[], at(0))[0].raised_at.is_some());
+    assert_eq!(board.observe(vec![ban()], &[], at(600)), [], "while it lasts nothing is told");
     assert!(!board.is_busy(), "and nobody has to look often for it");
-    assert!(board.observe(Vec::new(), at(601))[0].cleared_at.is_some());
+    assert!(board.observe(Vec::new(), &[], at(601))[0].cleared_at.is_some());
     assert_eq!((board.raised().count(), board.cleared().count()), (0, 1));
+}
+
+#[test]
+fn what_was_cut_from_a_look_is_not_over() {
+    let mut board = AlarmBoard::default();
+    for second in 0..10 {
+        board.observe(vec![losing("r", true)], &[], at(second));
+    }
+    for second in 10..100 {
+        let others = vec![losing("worse", true)];
+        let told = board.observe(others, &[AlarmKind::Losing], at(second));
+        assert!(told.iter().all(|alarm| alarm.cleared_at.is_none()), "{told:?}");
+    }
+    assert_eq!(board.raised().count(), 2);
+    let told = board.observe(vec![losing("worse", true)], &[AlarmKind::Flooding], at(100));
+    assert_eq!(told.len(), 1, "a look that has all of its kind ends it: {told:?}");
+    assert_eq!((told[0].subject.as_str(), told[0].cleared_at), ("r", Some(at(100))));
+}
+
+#[test]
+fn a_crowd_of_a_kind_does_not_hide_another() {
+    let mut board = AlarmBoard::default();
+    board.observe((0..200).map(|n| losing(&format!("r{n}"), true)).collect(), &[], at(0));
+    let disk = Condition { kind: AlarmKind::Disk, ..losing("store", true) };
+    assert_eq!(board.observe(vec![disk], &[], at(1)).len(), 1);
+}
+
+#[test]
+fn kinds_are_cut_when_there_are_more_than_the_lists_have() {
+    use crate::situation::TroubleReport;
+    assert_eq!(TroubleReport::default().cut_kinds(), []);
+    let slow = TroubleReport { losing: ALARMS_MAX, slow: 1, ..TroubleReport::default() };
+    assert_eq!(slow.cut_kinds(), [AlarmKind::QueueFull], "the losing are all there");
+    let losing = TroubleReport { losing: ALARMS_MAX + 1, ..TroubleReport::default() };
+    assert_eq!(losing.cut_kinds(), [AlarmKind::Flooding, AlarmKind::Losing, AlarmKind::QueueFull]);
+    let unknown = TroubleReport { is_blame_missing: true, ..TroubleReport::default() };
+    assert_eq!(unknown.cut_kinds(), [AlarmKind::Flooding]);
 }
 
 #[test]
@@ -65,7 +102,7 @@ fn a_crowd_is_bounded() {
     let mut board = AlarmBoard::default();
     for second in 0..2000_u64 {
         let crowd = (0..200).map(|n| losing(&format!("r{n}-{}", second / 40), true)).collect();
-        board.observe(crowd, at(second));
+        board.observe(crowd, &[], at(second));
         assert!(board.raised().count() <= ALARMS_MAX && board.cleared().count() <= CLEARED_MAX);
     }
     assert_eq!(board.cleared().count(), CLEARED_MAX);

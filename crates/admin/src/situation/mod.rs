@@ -12,11 +12,10 @@ use std::sync::Arc;
 
 use tidegate_core::report::{ClientReport, ClientState};
 
+use crate::alarms::ALARMS_MAX;
 use crate::view;
 pub(crate) use sentence::Mood;
 
-/// Clients of a kind that are named. More than a screen would not be read.
-pub(crate) const NAMED_MAX: usize = 10;
 /// Whose part of a receiver's losses is less is not to blame for them.
 const GUILTY_PART: f64 = 0.2;
 /// So many times what is usual is a flood.
@@ -28,16 +27,21 @@ const NEWCOMER_RATE_MAX: f64 = 100.0;
 /// Everything that is wrong.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TroubleReport {
-    /// Publishers that send too much, or have to wait, the worst first.
+    /// Publishers that send too much, or have to wait, the worst first; as many as alarms may be about.
     pub(crate) publishers: Vec<TroubledPublisher>,
-    /// Receivers that lose or are slow, the worst first.
+    /// Receivers that lose or are slow, the worst first; as many as alarms may be about.
     pub(crate) receivers: Vec<TroubledReceiver>,
     /// How many publishers are refused, not read or have to wait.
     pub(crate) held_back: usize,
+    /// How many publishers send more than they should, and how many have to wait and do not.
+    pub(crate) flooding: usize,
+    pub(crate) waiting: usize,
+    /// Not all clients were asked whether they are to blame: who floods without being held back may be missing.
+    pub(crate) is_blame_missing: bool,
     /// How many receivers lose, and how many are slow and do not lose.
     pub(crate) losing: usize,
     pub(crate) slow: usize,
-    /// Who is banned, in words; and how many there are.
+    /// Who is banned, in words, as many as alarms may be about; and how many there are.
     pub(crate) banned: Vec<String>,
     pub(crate) bans: usize,
     /// The level of pressure, by number and name, and why.
@@ -111,23 +115,35 @@ impl TroubleReport {
     pub(crate) fn note(&mut self, client: &ClientReport) {
         if client.state.is_held_back() {
             self.held_back += 1;
-            insert(&mut self.publishers, TroubledPublisher::of(client, None), TroubledPublisher::weight);
+            self.note_publisher(TroubledPublisher::of(client, None));
         }
         let receiver = &client.receiver;
         if receiver.is_losing || receiver.is_slow {
-            self.losing += usize::from(receiver.is_losing);
-            self.slow += usize::from(!receiver.is_losing);
             let crowding = receiver.crowding.iter().map(|flow| (flow.origin, flow.lost)).collect();
-            let trouble = TroubledReceiver {
+            self.note_receiver(TroubledReceiver {
                 client_id: Arc::clone(&client.client_id),
                 is_losing: receiver.is_losing,
                 loss_rate: receiver.loss_rate,
                 lost: receiver.lost_of_late,
                 fill: receiver.fill,
                 crowding,
-            };
-            insert(&mut self.receivers, trouble, |it| (it.is_losing, it.loss_rate + it.fill));
+            });
         }
+    }
+
+    /// One that is held back.
+    fn note_publisher(&mut self, trouble: TroubledPublisher) {
+        let is_flooding = trouble.is_flooding();
+        self.flooding += usize::from(is_flooding);
+        self.waiting += usize::from(!is_flooding);
+        insert(&mut self.publishers, trouble, TroubledPublisher::weight);
+    }
+
+    /// One that loses or is slow.
+    fn note_receiver(&mut self, trouble: TroubledReceiver) {
+        self.losing += usize::from(trouble.is_losing);
+        self.slow += usize::from(!trouble.is_losing);
+        insert(&mut self.receivers, trouble, |it| (it.is_losing, it.loss_rate + it.fill));
     }
 
     /// The publishers who are to blame for what losing receivers lose, by number, with the name of such a receiver.
@@ -145,12 +161,26 @@ impl TroubleReport {
     /// A client that is to blame: it fills the queue of this receiver. Who sends what is usual for it is not called a
     /// flooder for a receiver that is too slow.
     pub(crate) fn note_blamed(&mut self, client: &ClientReport, receiver: &Arc<str>) {
-        let trouble = TroubledPublisher::of(client, Some(Arc::clone(receiver)));
-        if let Some(known) = self.publishers.iter_mut().find(|known| known.client_id == trouble.client_id) {
-            known.fills = trouble.fills;
-        } else if trouble.is_flooding() {
-            insert(&mut self.publishers, trouble, TroubledPublisher::weight);
+        let fills = Some(Arc::clone(receiver));
+        let place = self.publishers.iter().position(|known| known.client_id == client.client_id);
+        // Whether it was counted as a flooder; none if it was not counted. Who is held back was, also beyond the list.
+        let (was_flooding, trouble) = if let Some(place) = place {
+            let known = self.publishers.remove(place);
+            (Some(known.is_flooding()), TroubledPublisher { fills, ..known })
+        } else {
+            let is_counted = client.state.is_held_back();
+            let was_flooding = is_counted.then(|| TroubledPublisher::of(client, None).is_flooding());
+            (was_flooding, TroubledPublisher::of(client, fills))
+        };
+        let is_flooding = trouble.is_flooding();
+        if was_flooding.is_none() && !is_flooding {
+            return;
         }
+        if is_flooding && was_flooding != Some(true) {
+            self.flooding += 1;
+            self.waiting = self.waiting.saturating_sub(usize::from(was_flooding.is_some()));
+        }
+        insert(&mut self.publishers, trouble, TroubledPublisher::weight);
     }
 
     /// Publishers that send more than they should.
@@ -159,12 +189,12 @@ impl TroubleReport {
     }
 }
 
-/// Into a short list, the heaviest first.
+/// Into a short list, the heaviest first. It has room for all that alarms may be about; the counts have everybody.
 fn insert<T, W: PartialOrd>(list: &mut Vec<T>, item: T, weight: impl Fn(&T) -> W) {
     let own = weight(&item);
     let place = list.partition_point(|other| weight(other) >= own);
-    if place < NAMED_MAX {
+    if place < ALARMS_MAX {
         list.insert(place, item);
-        list.truncate(NAMED_MAX);
+        list.truncate(ALARMS_MAX);
     }
 }

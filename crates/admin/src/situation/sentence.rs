@@ -49,10 +49,10 @@ impl TroubleReport {
     pub(crate) fn sentence(&self) -> Sentence {
         let mut parts = Vec::new();
         let flooders: Vec<&TroubledPublisher> = self.flooders().collect();
-        parts.extend(named(&flooders, "more publishers send too much", TroubledPublisher::in_words));
+        parts.extend(named(&flooders, self.flooding, "more publishers send too much", TroubledPublisher::in_words));
         let (losing, slow): (Vec<&TroubledReceiver>, Vec<&TroubledReceiver>) =
             self.receivers.iter().partition(|receiver| receiver.is_losing);
-        parts.extend(named(&losing, "more receivers lose messages", |it| {
+        parts.extend(named(&losing, self.losing, "more receivers lose messages", |it| {
             let lost = per_second(it.loss_rate);
             let why = if it.fill >= 0.5 { "its queue is full" } else { "it takes less than comes for it" };
             format!("{:?} loses {lost}: {why}", it.client_id)
@@ -60,13 +60,13 @@ impl TroubleReport {
         let has_trouble = !parts.is_empty() || self.disk.is_some() || self.level.0 >= 2;
         // Who is slow beside one that loses is seen in the list.
         if losing.is_empty() {
-            parts.extend(named(&slow, "more receivers are slow", |it| {
+            parts.extend(named(&slow, self.slow, "more receivers are slow", |it| {
                 let used = (it.fill * 100.0).round();
                 format!("{:?} is slow to read ({used} % of its queue is used)", it.client_id)
             }));
         }
         let waiting = self.publishers.iter().filter(|publisher| !publisher.is_flooding()).collect::<Vec<_>>();
-        parts.extend(named(&waiting, "more publishers have to wait", TroubledPublisher::in_words));
+        parts.extend(named(&waiting, self.waiting, "more publishers have to wait", TroubledPublisher::in_words));
         parts.extend(self.disk.clone());
         if self.level.0 > 0 {
             let cause = self.cause.map(|cause| format!(" because of {cause}")).unwrap_or_default();
@@ -99,10 +99,12 @@ impl TroubleReport {
     }
 }
 
-fn named<T>(all: &[&T], more: &str, words: impl Fn(&T) -> String) -> Vec<String> {
-    let mut parts: Vec<String> = all.iter().take(SPOKEN_MAX).map(|it| words(it)).collect();
-    if all.len() > SPOKEN_MAX {
-        parts.push(format!("{} {more}", all.len() - SPOKEN_MAX));
+/// The worst by name, and the number of the rest: the list may be shorter than the total.
+fn named<T>(worst: &[&T], total: usize, more: &str, words: impl Fn(&T) -> String) -> Vec<String> {
+    let mut parts: Vec<String> = worst.iter().take(SPOKEN_MAX).map(|it| words(it)).collect();
+    let rest = total.max(worst.len()).saturating_sub(parts.len());
+    if rest > 0 {
+        parts.push(format!("{rest} {more}"));
     }
     parts
 }

@@ -80,12 +80,26 @@ fn what_is_worth_a_look_is_not_called_trouble() {
 #[test]
 fn many_are_counted_and_the_losing_come_before_the_slow() {
     let mut situation = TroubleReport::default();
-    for n in 0..30 {
+    for n in 0..1000 {
         let trouble = receiver(&format!("r{n}"), if n % 2 == 0 { f64::from(n) + 1.0 } else { 0.0 }, 0.7);
-        insert(&mut situation.receivers, trouble, |it| (it.is_losing, it.loss_rate + it.fill));
+        situation.note_receiver(trouble);
     }
-    assert_eq!(situation.receivers.len(), NAMED_MAX);
+    assert_eq!((situation.receivers.len(), situation.losing, situation.slow), (ALARMS_MAX, 500, 500));
     assert!(situation.receivers.iter().all(|receiver| receiver.is_losing));
-    assert!(situation.sentence().text.ends_with("8 more receivers lose messages"), "{}", situation.sentence().text);
+    let text = situation.sentence().text;
+    assert!(text.ends_with("; 498 more receivers lose messages"), "{text}");
     assert_eq!(situation.blamed().len(), 1, "one publisher fills all of them");
+}
+
+#[test]
+fn publishers_beyond_the_list_are_counted_too() {
+    let mut situation = TroubleReport::default();
+    for n in 0..300 {
+        situation.note_publisher(publisher(&format!("p{n}"), ClientState::BackedOff, 400.0, Some(6.5)));
+        situation.note_publisher(publisher(&format!("w{n}"), ClientState::Slowed, 180.0, Some(200.0)));
+    }
+    assert_eq!(situation.publishers.len(), ALARMS_MAX);
+    assert_eq!(situation.flooders().count(), ALARMS_MAX, "who floods comes before who waits");
+    let text = situation.sentence().text;
+    assert!(text.contains("; 298 more publishers send too much; 300 more publishers have to wait"), "{text}");
 }

@@ -30,7 +30,7 @@ use crate::status::meaning;
 use crate::view;
 use others::{NEW, Neighbours};
 use remedy::next;
-use words::{messages, number, per_second, quoted, span, whole_per_second};
+use words::{for_ban, messages, number, per_second, quoted, span, whole_per_second};
 
 pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     let closed = last_closed(&state, &client_id).await?;
@@ -267,14 +267,14 @@ fn ban_of(state: &AdminState, client_id: &str, identity: Option<&Identity>) -> O
 /// Continues "it" or a name.
 fn banned(ban: &Ban) -> String {
     let (whom, remove) = match &ban.whom {
-        Banned::Client(name) => (String::new(), quoted(name)),
+        Banned::Client(name) => (String::new(), for_ban(name)),
         Banned::User(name) => (format!(", as user {name:?}"), format!("--user {}", quoted(name))),
         Banned::ClientOf(name, user) => {
-            (format!(", as user {user:?}"), format!("{} --user {}", quoted(name), quoted(user)))
+            (format!(", as user {user:?}"), format!("{} --user {}", for_ban(name), quoted(user)))
         }
         Banned::Network(ip, bits) => (format!(", with all of {ip}/{bits}"), format!("--network {ip}/{bits}")),
         Banned::ClientAt(name, ip, bits) => {
-            (format!(", from {ip}/{bits}"), format!("{} --network {ip}/{bits}", quoted(name)))
+            (format!(", from {ip}/{bits}"), format!("{} --network {ip}/{bits}", for_ban(name)))
         }
     };
     format!(

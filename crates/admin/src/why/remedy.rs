@@ -11,19 +11,19 @@ use tidegate_core::ledger::Loss;
 use tidegate_core::report::{ClientReport, ClientState};
 
 use super::others::Neighbours;
-use super::words::{per_second, quoted};
+use super::words::{for_ban, per_second, quoted};
 use super::{FAR_ABOVE, code};
 use crate::view;
 
 /// What to do next.
 pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<String> {
     let ledger = &client.ledger;
-    let id = quoted(&client.client_id);
+    let (id, ban) = (quoted(&client.client_id), for_ban(&client.client_id));
     let mut steps = Vec::new();
     if code(client.state).is_some() {
         steps.extend(remedies(client, &id, is_limited));
         steps.push(format!(
-            "if not, keep it away for a while:  tidegate ban add {id} --for 1h   or once:  tidegate kick {id}"
+            "if not, keep it away for a while:  tidegate ban add {ban} --for 1h   or once:  tidegate kick {id}"
         ));
     }
     let is_above = |usual: f64| client.rate.is_some_and(|rate| rate > FAR_ABOVE * usual);
@@ -33,14 +33,14 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
             Some(usual) if is_above(usual) => {
                 let usual = usual.max(1.0).ceil();
                 steps.push(format!(
-                    "to slow it now:  tidegate limits set {id} rate={usual}/s   or keep it away:  tidegate ban add {id} --for 1h"
+                    "to slow it now:  tidegate limits set {id} rate={usual}/s   or keep it away:  tidegate ban add {ban} --for 1h"
                 ));
             }
             None if fills => {
                 let half = whole(client.rate.unwrap_or(1.0) / 2.0);
                 steps.push(format!(
                     "nothing is usual for it yet; to slow it to half of what it sends:  tidegate limits set {id} rate={half}/s   \
-                     or keep it away:  tidegate ban add {id} --for 1h"
+                     or keep it away:  tidegate ban add {ban} --for 1h"
                 ));
             }
             _ => {}

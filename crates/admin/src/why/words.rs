@@ -12,6 +12,13 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
+/// A client as `tidegate ban` takes it: an identifier that looks like an address would be taken for one.
+pub(crate) fn for_ban(client_id: &str) -> String {
+    let address = client_id.split_once('/').map_or(client_id, |(address, _)| address);
+    let literal = if address.parse::<std::net::IpAddr>().is_ok() { "--client " } else { "" };
+    format!("{literal}{}", quoted(client_id))
+}
+
 pub(crate) fn messages(count: u64) -> String {
     if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
@@ -46,6 +53,11 @@ pub(crate) fn span(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_is_called_like_an_address_is_banned_by_name() {
+        assert_eq!((for_ban("a b").as_str(), for_ban("10.1.2.3").as_str()), ("'a b'", "--client 10.1.2.3"));
+    }
 
     #[test]
     fn limits_are_shown_as_they_were_set() {

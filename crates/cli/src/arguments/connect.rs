@@ -10,7 +10,8 @@ Exit codes: 0 success, 1 cannot connect or no such file, 2 protocol error or wro
 7 connection lost, 8 TLS, 19 keep-alive, 25 packet too large for the broker, 27 timeout (-W);
 a refusal exits with its code from the wire: a connection 1 to 5 (3.1.1) or the reason code
 (MQTT 5, for instance 135), a subscription 128 (3.1.1) or the reason code, a message the reason
-code (MQTT 5) or 7 (3.1.1); 1 for one that was refused five times with a time to come back";
+code (MQTT 5) or 7 (3.1.1); 1 for one that was refused five times with a time to come back,
+or was not sent, or not acknowledged, when a signal came";
 
 /// Arguments about the connection.
 #[derive(Args, Clone, Debug, Default)]

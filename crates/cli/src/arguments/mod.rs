@@ -22,6 +22,7 @@ pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use operate::{
     BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, password,
+    warn_of_lone_password,
 };
 pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use options_file::expand;

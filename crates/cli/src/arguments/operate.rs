@@ -35,6 +35,7 @@ impl AdminArgs {
     /// The broker to ask.
     pub(crate) fn client(&self) -> Result<AdminClient, AdminError> {
         let admin = self.admin.clone().unwrap_or_else(|| address_of("listeners.admin"));
+        warn_of_lone_password(self.username.as_deref(), self.password.as_deref());
         let password = password(self.password.as_deref())?;
         AdminClient::of("--admin", &admin, 18830, self.username.as_deref(), password.as_deref())
     }
@@ -45,6 +46,14 @@ pub(crate) fn password(given: Option<&str>) -> Result<Option<String>, AdminError
     match given {
         Some(password) => Ok(Some(password.to_owned())),
         None => password_of_environment().map_err(|error| AdminError::usage(format!("{error:#}"))),
+    }
+}
+
+/// Says that a password without a user is not used. One of the environment may be meant for other commands: no word of it.
+pub(crate) fn warn_of_lone_password(user: Option<&str>, given: Option<&str>) {
+    let is_typed = given.is_some() && given != std::env::var("TIDEGATE_PASSWORD").ok().as_deref();
+    if user.is_none() && is_typed {
+        eprintln!("warning: -P is not used without a user: name one with -u");
     }
 }
 
@@ -283,8 +292,11 @@ pub(crate) enum BanCommand {
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
 pub(crate) struct BannedArgs {
-    /// The client identifier, as a whole; an address or a network is taken for one
+    /// The client identifier, as a whole; an address or a network is taken for one, unless --client says otherwise
     pub(crate) client: Option<String>,
+    /// The client identifier taken literally, also one that looks like an address
+    #[arg(long = "client", value_name = "NAME", conflicts_with = "client")]
+    pub(crate) literal: Option<String>,
     /// A user; with a client: that client of this user only
     #[arg(long, value_name = "NAME", conflicts_with = "network")]
     pub(crate) user: Option<String>,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::table::{Align, TextTable, number, shown, span};
 use super::{out, print_json};
 use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange};
-use tidegate_program::{AdminClient, Usage, escaped};
+use tidegate_program::{AdminClient, AdminError, Usage, escaped};
 
 /// `tidegate limits`.
 pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
@@ -74,13 +74,15 @@ pub(crate) fn ban(args: &BanArgs) -> Result<u8> {
         }
         BanCommand::Add { whom, time, reason } => {
             let whom = &understood(whom)?;
-            let here = who_is_there(&door, whom)?;
             let mut body = named(whom);
             body.insert("seconds".to_owned(), json!(time.as_secs()));
             if let Some(reason) = reason {
                 body.insert("reason".to_owned(), json!(reason));
             }
             let answer = door.request("POST", "/api/v1/bans", Some(&Value::Object(body)))?;
+            // The ban holds. A broker in trouble may not be able to say whom it meets.
+            let here =
+                who_is_there(&door, whom).unwrap_or_else(|error| format!("who is there cannot be asked: {error}"));
             (answer, format!("kept out for {}: {}; {here}\n", span(time.as_secs()), in_words(whom)))
         }
         BanCommand::Remove { whom } => {
@@ -100,9 +102,13 @@ pub(crate) fn ban(args: &BanArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// What somebody meant who names a client: an address or a network is one, and patterns are none.
+/// What somebody meant who names a client: an address or a network is one, and patterns are none; `--client` is literal.
 fn understood(whom: &BannedArgs) -> Result<BannedArgs> {
     let mut whom = whom.clone();
+    if let Some(literal) = whom.literal.take() {
+        whom.client = Some(literal);
+        return Ok(whom);
+    }
     let Some(client) = whom.client.clone() else { return Ok(whom) };
     let address = client.split_once('/').map_or(client.as_str(), |(address, _)| address);
     if address.parse::<std::net::IpAddr>().is_ok() && whom.network.is_none() && whom.user.is_none() {
@@ -118,19 +124,48 @@ fn understood(whom: &BannedArgs) -> Result<BannedArgs> {
     Ok(whom)
 }
 
-/// Who of those that a ban is for is there now, in words.
-fn who_is_there(door: &AdminClient, whom: &BannedArgs) -> Result<String> {
+/// Who of those that a ban is for is there now, in words. Asked after the ban: who was there may be gone already.
+fn who_is_there(door: &AdminClient, whom: &BannedArgs) -> Result<String, AdminError> {
+    if let Some(client_id) = &whom.client {
+        // One client is found whatever its place in the list is.
+        return match door.get(&format!("/api/v1/clients/{}", escaped(client_id))) {
+            Ok(row) => Ok(where_it_is(whom, &row).to_owned()),
+            Err(error) if error.exit_code() == NO_SUCH_CLIENT => Ok(NOBODY.to_owned()),
+            Err(error) => Err(error),
+        };
+    }
     let answer = door.get(&format!("/api/v1/clients?sort=id&limit={LOOKED_AT_MAX}"))?;
     let rows = answer["clients"].as_array().map_or(&[][..], Vec::as_slice);
-    let count = rows.iter().filter(|row| row["state"] != "away" && concerns(whom, row)).count();
+    let count = rows.iter().filter(|row| is_connected(row) && concerns(whom, row)).count();
     let of_some = if answer["total"].as_u64().unwrap_or(0) > LOOKED_AT_MAX { ", of the first thousand" } else { "" };
     Ok(match count {
+        0 if of_some.is_empty() => NOBODY.to_owned(),
         0 => format!("nobody of that name is connected now{of_some}: it holds for who comes"),
         1 => format!("1 client is connected now and has to go{of_some}"),
         count => format!("{count} clients are connected now and have to go{of_some}"),
     })
 }
 
+/// Where one client is, as the broker shows it: its session or, without one, its last connection.
+fn where_it_is(whom: &BannedArgs, row: &Value) -> &'static str {
+    match row["state"].as_str() {
+        _ if !concerns(whom, row) => NOBODY,
+        Some("away") => "it is not connected now, and its session is kept",
+        Some("closed") if row["reason"] == SENT_AWAY => "its last connection was ended by an operator",
+        Some("closed") => NOBODY,
+        _ => "1 client is connected now and has to go",
+    }
+}
+
+fn is_connected(row: &Value) -> bool {
+    row["state"] != "away" && row["state"] != "closed"
+}
+
+/// How connections end that a ban or `tidegate kick` has ended (0x98).
+const SENT_AWAY: &str = "administrative action";
+const NOBODY: &str = "nobody of that name is connected now: it holds for who comes";
+/// What a question about a client ends with that the broker does not know.
+const NO_SUCH_CLIENT: u8 = 1;
 /// Clients that are looked at; more are not listed at once.
 const LOOKED_AT_MAX: u64 = 1000;
 
@@ -188,7 +223,7 @@ mod tests {
     use super::*;
 
     fn client(name: &str) -> BannedArgs {
-        BannedArgs { client: Some(name.to_owned()), user: None, network: None }
+        BannedArgs { client: Some(name.to_owned()), literal: None, user: None, network: None }
     }
 
     #[test]
@@ -205,12 +240,31 @@ mod tests {
     #[test]
     fn who_is_meant_is_found_among_those_who_are_there() {
         let row = json!({"client_id": "a", "user": "ann", "address": "10.1.2.9:4000"});
-        let network = |text: &str| BannedArgs { client: None, user: None, network: Some(text.to_owned()) };
+        let nobody = BannedArgs { client: None, literal: None, user: None, network: None };
+        let network = |text: &str| BannedArgs { network: Some(text.to_owned()), ..nobody.clone() };
         assert!(concerns(&client("a"), &row) && !concerns(&client("b"), &row));
         assert!(concerns(&network("10.1.2.0/24"), &row) && concerns(&network("10.1.2.9"), &row));
         assert!(!concerns(&network("10.1.3.0/24"), &row) && !concerns(&network("::1"), &row));
         assert!(concerns(&network("0.0.0.0/0"), &row));
-        let user = BannedArgs { client: None, user: Some("ann".to_owned()), network: None };
+        let user = BannedArgs { user: Some("ann".to_owned()), ..nobody.clone() };
         assert!(concerns(&user, &row));
+    }
+
+    #[test]
+    fn a_name_that_looks_like_an_address_may_be_said_to_be_one() {
+        let literal = BannedArgs { client: None, literal: Some("10.1.2.3".to_owned()), user: None, network: None };
+        assert_eq!(in_words(&understood(&literal).unwrap()), "client \"10.1.2.3\"");
+    }
+
+    #[test]
+    fn one_client_is_there_or_away_or_gone() {
+        let at = |state: &str, reason: Option<&str>| {
+            let row = json!({"client_id": "a", "address": "10.1.2.9:4000", "state": state, "reason": reason});
+            where_it_is(&client("a"), &row)
+        };
+        assert_eq!(at("losing", None), "1 client is connected now and has to go");
+        assert_eq!(at("away", None), "it is not connected now, and its session is kept");
+        assert_eq!(at("closed", Some("said goodbye")), NOBODY);
+        assert_eq!(at("closed", Some(SENT_AWAY)), "its last connection was ended by an operator");
     }
 }

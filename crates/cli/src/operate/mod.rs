@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
 pub(crate) use control::{ban, limits};
 pub(crate) use status::status;
-use table::{Align, TextTable, number, shown, whole};
+use table::{Align, TextTable, number, shown, span, whole};
 use tidegate_program::{AdminClient, AdminError, escaped};
 pub(crate) use top::top;
 
@@ -59,11 +59,16 @@ pub(crate) fn alarms(args: &PlainArgs) -> Result<u8> {
 fn sentence(status: &Value) -> String {
     let now = &status["now"];
     let text = paint::by_mood(now["mood"].as_str().unwrap_or_default(), &whole(&now["text"]));
+    let age = status["looked_s_ago"].as_u64().filter(|age| *age > LOOK_FRESH_S);
+    let age = age.map(|age| format!("  as of {} ago\n", span(age))).unwrap_or_default();
     match now["next"].as_str().filter(|next| !next.is_empty()) {
-        Some(next) => format!("{text}\n  next:  {}\n", tidegate_program::harmless(next)),
-        None => format!("{text}\n"),
+        Some(next) => format!("{text}\n{age}  next:  {}\n", tidegate_program::harmless(next)),
+        None => format!("{text}\n{age}"),
     }
 }
+
+/// Seconds after which the age of a look is worth a word: the broker looks every ten seconds, unless that takes too long.
+const LOOK_FRESH_S: u64 = 15;
 
 /// `tidegate clients`.
 pub(crate) fn clients(args: &ClientsArgs) -> Result<u8> {
@@ -200,7 +205,7 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
         shown(&outgoing["inflight"]),
         lost_of(outgoing),
     ));
-    out("refused: its sender was told and still has it; lost: nobody was told\n");
+    out("refused: its sender was told, where the protocol has a word for it; lost: nobody was told\n");
     let lost: Vec<&Value> = reasons.iter().filter(|reason| reason["messages"].as_u64().unwrap_or(0) > 0).collect();
     if lost.is_empty() {
         out("nothing was lost or refused\n");

@@ -79,6 +79,13 @@ mod tests {
     }
 
     #[test]
+    fn an_old_look_says_how_old_it_is() {
+        let text = |age: u64| text(&json!({ "now": {"mood": "calm", "text": "calm"}, "looked_s_ago": age }));
+        assert!(text(10).starts_with("calm\ntidegate "), "{}", text(10));
+        assert!(text(90).starts_with("calm\n  as of 90 s ago\ntidegate "), "{}", text(90));
+    }
+
+    #[test]
     fn every_listener_has_a_line() {
         let listeners = json!([{"name": "mqtt", "address": "127.0.0.1:1883", "state": "open"},
             {"name": "wss", "address": null, "state": "off"}]);

@@ -76,6 +76,7 @@ fn request<'a>(method: &'a str, path: &'a str, accept: &'a str, kind: &'a str, b
 }
 
 fn door(args: &SpaceArgs) -> Result<AdminClient> {
+    crate::arguments::warn_of_lone_password(args.username.as_deref(), args.password.as_deref());
     let password = crate::arguments::password(args.password.as_deref())?;
     Ok(AdminClient::of("--space", &args.url, 7878, args.username.as_deref(), password.as_deref())?)
 }
