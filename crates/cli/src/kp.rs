@@ -118,6 +118,15 @@ fn batches(args: &TripleArgs, is_pattern: bool) -> Result<Box<dyn Iterator<Item 
 /// Subject and predicate are IRIs: without a colon somebody meant something else, and hears what to type.
 fn check_terms(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Result<()> {
     let is_term = |text: &str| text.contains(':') || (is_pattern && text == "*");
+    if let Some((_, rest)) = object.strip_prefix('"').and_then(|rest| rest.rsplit_once('"'))
+        && !rest.is_empty()
+    {
+        let problem = format!(
+            "{object:?} has a type or a language, and literals of triples are plain; try:  tidegate kp update 'INSERT DATA \
+             {{ <{subject}> <{predicate}> {object} }}'"
+        );
+        return Err(anyhow::anyhow!(problem).context(Usage));
+    }
     let mended = |text: &str| if is_term(text) { text.to_owned() } else { format!("urn:{text}") };
     let Some(wrong) = [subject, predicate].into_iter().find(|text| !is_term(text)) else { return Ok(()) };
     let verb = if is_pattern { "remove" } else { "insert" };
@@ -342,6 +351,11 @@ mod tests {
         let words = format!("{wrong:#}");
         assert!(words.ends_with("try:  tidegate kp insert urn:lamp urn:state 'on now'"), "{words}");
         assert!(check_terms("*", "urn:p", "*", true).is_ok() && check_terms("*", "urn:p", "*", false).is_err());
+        for typed in ["\"21.5\"^^xsd:decimal", "\"chaud\"@fr"] {
+            let words = format!("{:#}", check_terms("urn:a", "urn:p", typed, false).unwrap_err());
+            assert!(words.contains(&format!("kp update 'INSERT DATA {{ <urn:a> <urn:p> {typed} }}'")), "{words}");
+        }
+        assert!(check_terms("urn:a", "urn:p", "\"plain\"", false).is_ok());
         let two = TripleArgs { terms: vec!["a".into(), "b".into()] };
         assert!(batches(&two, false).err().is_some_and(|error| error.is::<Usage>()));
     }

@@ -20,7 +20,8 @@ Examples:
 
 A line begins with + for a row that is new, - for one that is gone, ! for losses, # for the pacer.
 With --json each line is an object. Subject and predicate of a triple are IRIs, which have a colon
-(urn:lamp1, or <http://x/lamp>); its object is a literal, unless it stands in <>.
+(urn:lamp1, or <http://x/lamp>); its object is a plain literal, unless it stands in <>. Numbers:
+  tidegate kp update 'INSERT DATA { <urn:room1> <urn:temp> 21.5 }'
 A user is named in the address (http://USER@HOST); TIDEGATE_PASSWORD has the password then.
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is busy.";
 
