@@ -29,6 +29,7 @@ mod openapi;
 mod otlp;
 mod page;
 mod password;
+mod post;
 mod problem;
 mod process;
 mod process_control;
@@ -44,11 +45,14 @@ mod topics;
 mod trace;
 mod view;
 mod watch;
+mod webhook;
 mod why;
 
-pub use otlp::{Otlp, OtlpCollector};
+pub use otlp::{Otlp, collector};
+pub use post::HttpTarget;
 pub use process_control::{
     Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles, SettingInForce,
     UserDirectory,
 };
 pub use server::Admin;
+pub use webhook::receiver as alarm_receiver;

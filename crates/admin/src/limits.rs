@@ -79,6 +79,8 @@ pub(crate) const FEED_TIME: Duration = Duration::from_secs(100);
 /// Time between two looks at the counters, and least time between two walks for the top lists.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 pub(crate) const TOP_TICKS: u32 = 2;
+/// What was found so lately is told to whoever asks for the state of the broker; else there is another look first.
+pub(crate) const FRESH_FOR: Duration = Duration::from_secs(2);
 /// The same while nothing is wrong and nobody listens.
 pub(crate) const CALM_TICKS: u32 = 10;
 
@@ -118,7 +120,13 @@ pub(crate) const TRACED_MAX: usize = 1_000_000;
 /// Nobody has fetched anything for so long: another recording may begin. As long as shards go on writing.
 pub(crate) const RECORDING_LEASE: Duration = Duration::from_secs(5);
 
-/// Time to connect to a collector of metrics, to write to it, and to hear from it: for all of it together.
-pub(crate) const OTLP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time to connect to a collector of metrics or a receiver of alarms, to write to it, and to hear from it: for all of it together.
+pub(crate) const POST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of its answer that are read: the first line is enough.
-pub(crate) const OTLP_ANSWER_BYTES: usize = 4096;
+pub(crate) const ANSWER_BYTES_MAX: usize = 4096;
+
+/// Changes of alarms that wait for their receiver: more than that are lost, and the log says so.
+pub(crate) const WEBHOOK_WAITING_MAX: usize = 256;
+/// How often one is tried, and the time after the first try; twice as long after each.
+pub(crate) const WEBHOOK_TRIES: u32 = 5;
+pub(crate) const WEBHOOK_PAUSE: Duration = Duration::from_secs(1);

@@ -15,9 +15,11 @@ use tokio::net::TcpStream;
 use crate::entrance::{Entrance, PlaceGuard, is_exhaustion};
 use crate::limits::{ACCEPT_PAUSE, BLOCKING_MAX, BUFFER_BYTES, CONNECTION_TIMEOUT, HEAD_TIMEOUT, STACK_BYTES};
 use crate::live;
+use crate::post::HttpTarget;
 use crate::process_control::ProcessControl;
 use crate::routes::routes;
 use crate::state::AdminState;
+use crate::webhook::Webhook;
 
 /// No request outlives its connection.
 const TIMEOUTS: Timeouts =
@@ -31,12 +33,17 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Opens the door: port 0 takes a free one.
-    pub fn start(bind: SocketAddr, handle: Handle, process: Arc<dyn ProcessControl>) -> io::Result<Self> {
+    /// Opens the door: port 0 takes a free one. Alarms go to `alarms`, too.
+    pub fn start(
+        bind: SocketAddr,
+        handle: Handle,
+        process: Arc<dyn ProcessControl>,
+        alarms: Option<HttpTarget>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(bind)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = Arc::new(AdminState::new(handle, process));
+        let state = Arc::new(AdminState::new(handle, process, alarms.map(Webhook::start).transpose()?));
         let (router, entrance) = (routes(Arc::clone(&state)), Arc::clone(&state.entrance));
         let begin = async move || {
             let listener = tokio::net::TcpListener::from_std(listener)?;

@@ -19,6 +19,7 @@ use crate::process_control::{Certificate, ProcessControl};
 use crate::session::Sessions;
 use crate::trace::TraceRecording;
 use crate::watch::LastLook;
+use crate::webhook::Webhook;
 
 pub(crate) struct AdminState {
     pub(crate) handle: Handle,
@@ -32,6 +33,8 @@ pub(crate) struct AdminState {
     pub(crate) live: Live,
     /// What is wrong, and which alarms are raised.
     pub(crate) watch: Mutex<LastLook>,
+    /// Who else is told of alarms.
+    pub(crate) webhook: Option<Webhook>,
     /// Places for pages that listen.
     pub(crate) listeners: Arc<Semaphore>,
     /// The recording that is under way.
@@ -54,7 +57,7 @@ impl fmt::Debug for AdminState {
 }
 
 impl AdminState {
-    pub(crate) fn new(handle: Handle, process: Arc<dyn ProcessControl>) -> Self {
+    pub(crate) fn new(handle: Handle, process: Arc<dyn ProcessControl>, webhook: Option<Webhook>) -> Self {
         let sample = (Instant::now(), handle.stats());
         Self {
             handle,
@@ -67,6 +70,7 @@ impl AdminState {
             audit: Audit::default(),
             live: Live::default(),
             watch: Mutex::default(),
+            webhook,
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
             trace: Mutex::default(),
             certificates: Mutex::default(),

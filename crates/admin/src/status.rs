@@ -36,6 +36,7 @@ pub(crate) async fn version() -> Answered {
 }
 
 pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
+    crate::watch::look_if_old(&state).await;
     Ok(json_of(&summary(&state)))
 }
 
@@ -90,8 +91,7 @@ pub(crate) fn summary(state: &AdminState) -> Value {
 
 /// The one sentence, and the alarms that are raised.
 fn now(state: &AdminState) -> Value {
-    let situation = std::sync::Arc::clone(&lock(&state.watch).situation);
-    let sentence = situation.sentence();
+    let sentence = crate::watch::situation(state).sentence();
     json!({
         "mood": sentence.mood.name(),
         "text": sentence.text,

@@ -5,7 +5,7 @@
 //! nobody listens, one in ten seconds is enough; else one in two; and never more than a fiftieth of the time.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate_broker::{Ban, Banned, WatchReport};
@@ -16,7 +16,7 @@ use tidegate_core::report::ClientReport;
 
 use crate::alarms::{ALARMS_MAX, Alarm, AlarmBoard, AlarmKind};
 use crate::ask::walk;
-use crate::limits::{CALM_TICKS, TOP_ROWS, TOP_SHARE, TOP_TICKS};
+use crate::limits::{CALM_TICKS, FRESH_FOR, TOP_ROWS, TOP_SHARE, TOP_TICKS};
 use crate::problem::{Answered, json_of};
 use crate::situation::{Mood, TroubleReport};
 use crate::state::{AdminState, lock};
@@ -28,6 +28,8 @@ pub(crate) struct LastLook {
     pub(crate) situation: Arc<TroubleReport>,
     /// When that look began; none before the first.
     pub(crate) looked_at: Option<Timestamp>,
+    /// How long it took.
+    cost: Duration,
     alarms: AlarmBoard,
     /// What the log said last.
     said: Mood,
@@ -82,7 +84,7 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
     let mut situation = beside_clients(state);
     let (mut talkers, mut queues) = (Vec::new(), Vec::new());
     walk(state, |client| {
-        situation.note(&client);
+        situation.note(&client, |client| view::limit_of(state, client).map(|(_, rate)| rate));
         let (rate, queue, receiver) = (client.rate.unwrap_or(0.0), client.queued.0 as f64, &client.receiver);
         // Who is slowed, paused or loses is in sight, however little is heard of it.
         if rate > 0.0 || client.state.is_held_back() {
@@ -98,7 +100,8 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
     if !blamed.is_empty() {
         let name = |client: ClientReport| {
             if let Some(receiver) = blamed.get(&client.origin) {
-                situation.note_blamed(&client, receiver);
+                let limit = view::limit_of(state, &client).map(|(_, rate)| rate);
+                situation.note_blamed(&client, limit, receiver);
             }
         };
         // Others may have taken the place for walks meanwhile. What the first walk has found is true without a culprit.
@@ -111,6 +114,25 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
     let top = json!({ "talkers": rows(talkers), "queues": rows(queues), "slowed": situation.held_back });
     tell(state, situation, began);
     Some(top)
+}
+
+/// Another look for somebody who asks, unless the last one is fresh; as seldom as `WatchPace` allows.
+pub(crate) async fn look_if_old(state: &AdminState) {
+    let is_old = {
+        let watch = lock(&state.watch);
+        let fresh_for = FRESH_FOR.max(watch.cost * TOP_SHARE);
+        watch.looked_at.is_none_or(|at| state.handle.now().since(at) > fresh_for)
+    };
+    if is_old {
+        look(state).await;
+    }
+}
+
+/// What is wrong: of clients as it was at the last look, all else as it is now.
+pub(crate) fn situation(state: &AdminState) -> TroubleReport {
+    let last = Arc::clone(&lock(&state.watch).situation);
+    let TroubleReport { banned, bans, level, cause, memory, disk, .. } = beside_clients(state);
+    TroubleReport { banned, bans, level, cause, memory, disk, ..(*last).clone() }
 }
 
 /// What is known without asking clients.
@@ -143,6 +165,9 @@ fn tell(state: &AdminState, situation: TroubleReport, began: Timestamp) {
     let mut watch = lock(&state.watch);
     for alarm in watch.alarms.observe(situation.conditions(), &situation.cut_kinds(), state.handle.now()) {
         let (kind, subject, text) = (alarm.kind.name(), &alarm.subject, &alarm.text);
+        if let Some(webhook) = &state.webhook {
+            webhook.tell(shown(state, &alarm));
+        }
         if alarm.cleared_at.is_none() {
             tracing::warn!(event = "alarm_raised", kind, subject, "{text}");
         } else {
@@ -165,6 +190,7 @@ fn tell(state: &AdminState, situation: TroubleReport, began: Timestamp) {
         alarms: AlarmKind::ALL.map(|kind| (kind.name(), counted(kind))).to_vec(),
         alarms_text: Value::Array(raised).to_string(),
     });
+    watch.cost = state.handle.now().since(began);
     (watch.situation, watch.looked_at) = (Arc::new(situation), Some(began));
 }
 
@@ -187,6 +213,7 @@ fn shown(state: &AdminState, alarm: &Alarm) -> Value {
         "kind": alarm.kind.name(),
         "subject": alarm.subject,
         "text": alarm.text,
+        "worst": alarm.worst_text,
         "since": at(alarm.since),
         "cleared_at": alarm.cleared_at.map(at),
     })

@@ -4,7 +4,7 @@
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,7 +125,7 @@ fn a_newcomer_that_drowns_a_receiver_is_named_everywhere_and_the_alarm_ends_with
     flooder.join().expect("it ends");
     until("calm", || {
         let (code, alarms) = asked(&broker, &["alarms"]);
-        let is_over = code == Some(0) && alarms.contains("OVER SINCE") && alarms.contains("historian");
+        let is_over = code == Some(0) && alarms.contains("AT ITS WORST") && alarms.contains("historian");
         if is_over { Ok(()) } else { Err(alarms) }
     });
     until("it is said", || {
@@ -163,4 +163,62 @@ fn the_admin_address_comes_from_the_environment_or_the_configuration() {
     std::fs::write(folder.path().join("tidegate.toml"), config).expect("written");
     let told = tidegate(&["health"]).current_dir(folder.path()).output().expect("it runs");
     assert!(told.status.success(), "{}", text(&told.stderr));
+}
+
+/// The bodies of what is posted to it.
+fn webhook() -> (String, std::sync::mpsc::Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/alarms", listener.local_addr().expect("bound"));
+    let (sender, bodies) = std::sync::mpsc::sync_channel(100);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = Vec::new();
+            let body = loop {
+                let mut part = [0; 4096];
+                let len = stream.read(&mut part).expect("a request");
+                request.extend_from_slice(&part[..len]);
+                let end = request.windows(4).position(|it| it == b"\r\n\r\n").map(|at| at + 4);
+                if let Some(Ok(body)) = end.map(|end| serde_json::from_slice(&request[end..])) {
+                    break body;
+                }
+            };
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("an answer");
+            if sender.send(body).is_err() {
+                return;
+            }
+        }
+    });
+    (url, bodies)
+}
+
+#[test]
+fn two_clients_with_one_name_are_named_and_whoever_wants_to_be_called_is() {
+    let (url, alarms) = webhook();
+    let config = format!("[telemetry]\nalarms = \"{url}\"\n");
+    let broker = Launch::new().door("admin").config(&config).start();
+    let mut last = connected(&broker, "plc");
+    for _ in 0..4 {
+        let next = connected(&broker, "plc");
+        assert_eq!(last.read(&mut [0; 16]).expect("closed"), 0, "MQTT 3.1.1 has no word for it");
+        last = next;
+    }
+    until("status says it", || {
+        let status = asked(&broker, &["status"]).1;
+        let is_told = status.starts_with("two clients call themselves \"plc\"") && status.contains("tidegate why plc");
+        if is_told { Ok(()) } else { Err(status) }
+    });
+    let why = asked(&broker, &["why", "plc"]).1;
+    assert!(why.contains("give each its own client id"), "{why}");
+    let alarm = alarms.recv_timeout(PATIENCE).expect("the receiver is told");
+    assert_eq!((&alarm["kind"], &alarm["subject"]), (&"name_conflict".into(), &"plc".into()), "{alarm}");
+    assert_eq!(alarm["cleared_at"], Value::Null);
+}
+
+#[test]
+fn a_ban_is_in_the_sentence_at_once() {
+    let broker = Launch::new().door("admin").start();
+    assert_eq!(json(&broker, &["status"])["now"]["mood"], "calm");
+    assert_eq!(asked(&broker, &["ban", "add", "pest", "--for", "1h"]).0, Some(0));
+    let now = &json(&broker, &["status"])["now"];
+    assert_eq!((&now["mood"], &now["text"]), (&"notice".into(), &"\"pest\" is banned".into()));
 }

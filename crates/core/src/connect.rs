@@ -174,6 +174,7 @@ impl ShardState {
         let session = *self.by_client.get(hello.client_id)?;
         if let Some(conn) = self.sessions.get(session)?.conn {
             let conn = self.conn_id(conn);
+            self.note_takeover(conn, session, now);
             self.end_connection(conn, Why::TakenOver, WillFate::Publish, now);
         }
         // It may have ended with the connection that was just closed.
@@ -187,6 +188,13 @@ impl ShardState {
         // Its delay is over, only its timer has not come yet, as before the first turn after a start. [MQTT-3.1.3-9]
         self.publish_due_will(session, now);
         Some(session)
+    }
+
+    fn note_takeover(&mut self, conn: ConnId, session: u32, now: Timestamp) {
+        let seen_at = self.connection_mut(conn).map(|connection| connection.seen_at);
+        if let (Some(seen_at), Some(session)) = (seen_at, self.sessions.get(session)) {
+            self.name_conflicts.note(&session.client_id, seen_at, now);
+        }
     }
 
     fn open_session(&mut self, hello: &Hello<'_>) -> Option<u32> {

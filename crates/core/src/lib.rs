@@ -27,6 +27,7 @@ pub mod ledger;
 mod limits;
 pub mod measures;
 mod message;
+mod name_conflicts;
 mod outbox;
 mod overdue;
 mod parent;

@@ -38,6 +38,9 @@ pub struct ClientReport {
     pub publisher: Option<PublisherReport>,
     /// How it does as a receiver.
     pub receiver: ReceiverReport,
+    /// How often its connection was taken over in the last minute or two, if that is more than an accident: two clients
+    /// have its name. Else 0.
+    pub takeovers: u32,
     /// The class of its latest message, by name; none if it has not published.
     pub class: Option<Box<str>>,
     /// Messages that wait for it, and their bytes.
@@ -182,6 +185,7 @@ impl ShardState {
             delay: until.map_or(Duration::ZERO, |until| until.since(now)),
             publisher,
             receiver,
+            takeovers: self.name_conflicts.takeovers(&session.client_id, now),
             class: session.class.and_then(|class| self.settings.priority.classes.get(class)).map(|it| it.name.clone()),
             queued: (session.queue_len(), session.queue_bytes()),
             inflight: session.under_way(),

@@ -27,6 +27,7 @@ use crate::gate::{Arrivals, Gate, Memory};
 use crate::ledger::Ledger;
 use crate::limits::{BURST_STEPS_PER_TURN_MAX, EVENTS_MAX};
 use crate::measures::Meters;
+use crate::name_conflicts::NameConflicts;
 use crate::outbox::Spares;
 use crate::persist::{Journal, PageRequests};
 use crate::recording::Recording;
@@ -87,6 +88,7 @@ pub(crate) struct ShardState {
     pub(crate) left: crate::gate::Left,
     /// Copies of messages of clients of this shard that were ever made, to receivers and to shards.
     pub(crate) copies: u64,
+    pub(crate) name_conflicts: NameConflicts,
     pub(crate) taps: Taps,
     pub(crate) recording: Recording,
 }
@@ -135,6 +137,7 @@ impl ShardState {
             retain_count: 0,
             left: crate::gate::Left::default(),
             copies: 0,
+            name_conflicts: NameConflicts::default(),
             taps: Taps::default(),
             recording: Recording::default(),
         }

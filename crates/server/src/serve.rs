@@ -161,7 +161,8 @@ fn log_opening(broker: &Broker) {
 fn open_admin(loaded: &Loaded, running: &Arc<RunningProcess>) -> Result<Option<Admin>> {
     let Some(bind) = plan::admin(&loaded.options) else { return Ok(None) };
     let process = Arc::clone(running) as Arc<dyn ProcessControl>;
-    match Admin::start(bind, running.handle.clone(), process) {
+    let alarms = loaded.options.telemetry.alarms.clone().value().map(|receiver| receiver.0);
+    match Admin::start(bind, running.handle.clone(), process, alarms) {
         Ok(admin) => Ok(Some(admin)),
         Err(error) if *loaded.origin("listeners.admin") == Origin::Default => {
             let other = SocketAddr::new(bind.ip(), bind.port().saturating_add(1));

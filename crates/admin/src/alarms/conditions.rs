@@ -1,7 +1,7 @@
 //! Which conditions a situation has: strong enough to raise an alarm, or weak and enough to keep one.
 
 use super::{ALARMS_MAX, AlarmKind};
-use crate::situation::TroubleReport;
+use crate::situation::{TroubleReport, name_conflict};
 use crate::why::words::per_second;
 
 /// Parts of a queue: from the first on an alarm is raised, below the second it may be cleared. The same for memory.
@@ -16,6 +16,8 @@ pub(crate) struct Condition {
     pub(crate) kind: AlarmKind,
     pub(crate) subject: String,
     pub(crate) text: String,
+    /// How bad it is, beside others of its kind.
+    pub(crate) weight: f64,
     /// Enough to raise an alarm.
     pub(crate) is_strong: bool,
 }
@@ -23,35 +25,44 @@ pub(crate) struct Condition {
 impl TroubleReport {
     /// What of it alarms are about.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
-        let strong =
-            |kind, subject: &str, text: String| Condition { kind, subject: subject.to_owned(), text, is_strong: true };
+        let strong = |kind, subject: &str, weight: f64, text: String| {
+            let subject = subject.to_owned();
+            Condition { kind, subject, text, weight, is_strong: true }
+        };
         let mut all: Vec<Condition> =
-            self.flooders().map(|it| strong(AlarmKind::Flooding, &it.client_id, it.in_words())).collect();
+            self.flooders().map(|it| strong(AlarmKind::Flooding, &it.client_id, it.rate, it.in_words())).collect();
         for receiver in &self.receivers {
             let id = &receiver.client_id;
             if receiver.is_losing {
                 let text = format!("{id:?} loses {} of the messages for it", per_second(receiver.loss_rate));
-                all.push(strong(AlarmKind::Losing, id, text));
+                all.push(strong(AlarmKind::Losing, id, receiver.loss_rate, text));
             }
             if receiver.fill >= QUEUE.1 {
                 let text = format!("{:.0} % of the queue of {id:?} is used", receiver.fill * 100.0);
                 let is_strong = receiver.fill >= QUEUE.0;
-                all.push(Condition { is_strong, ..strong(AlarmKind::QueueFull, id, text) });
+                all.push(Condition { is_strong, ..strong(AlarmKind::QueueFull, id, receiver.fill, text) });
             }
         }
         if self.memory >= MEMORY.1 {
             let text = format!("{:.0} % of the memory budget is used", self.memory * 100.0);
             let is_strong = self.memory >= MEMORY.0;
-            all.push(Condition { is_strong, ..strong(AlarmKind::MemoryFull, "broker", text) });
+            all.push(Condition { is_strong, ..strong(AlarmKind::MemoryFull, "broker", self.memory, text) });
         }
-        all.extend(self.disk.iter().map(|words| strong(AlarmKind::Disk, "store", words.clone())));
+        all.extend(self.disk.iter().map(|words| strong(AlarmKind::Disk, "store", 1.0, words.clone())));
         let (level, name) = self.level;
         if level >= LEVEL.1 {
             let cause = self.cause.map(|cause| format!(" because of {cause}")).unwrap_or_default();
             let text = format!("the broker is at level {level} ({name}){cause}");
-            all.push(Condition { is_strong: level >= LEVEL.0, ..strong(AlarmKind::Level, "broker", text) });
+            all.push(Condition {
+                is_strong: level >= LEVEL.0,
+                ..strong(AlarmKind::Level, "broker", level.into(), text)
+            });
         }
-        all.extend(self.banned.iter().map(|who| strong(AlarmKind::Ban, who, format!("{who} is banned"))));
+        all.extend(self.conflicts.iter().map(|(client_id, takeovers)| {
+            let text = name_conflict(client_id, *takeovers);
+            strong(AlarmKind::NameConflict, client_id, (*takeovers).into(), text)
+        }));
+        all.extend(self.banned.iter().map(|who| strong(AlarmKind::Ban, who, 1.0, format!("{who} is banned"))));
         all
     }
 
@@ -64,6 +75,7 @@ impl TroubleReport {
             (AlarmKind::Flooding, is_flooding_cut),
             (AlarmKind::Losing, is_losing_cut),
             (AlarmKind::QueueFull, self.losing + self.slow > ALARMS_MAX),
+            (AlarmKind::NameConflict, self.conflicting > ALARMS_MAX),
             (AlarmKind::Ban, self.bans > ALARMS_MAX),
         ];
         kinds.into_iter().filter_map(|(kind, is_cut)| is_cut.then_some(kind)).collect()

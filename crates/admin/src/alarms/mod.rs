@@ -30,13 +30,23 @@ pub(crate) enum AlarmKind {
     Disk,
     /// The level of pressure is raised.
     Level,
+    /// Two clients have one name.
+    NameConflict,
     /// Somebody is kept out.
     Ban,
 }
 
 impl AlarmKind {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Flooding, Self::Losing, Self::QueueFull, Self::MemoryFull, Self::Disk, Self::Level, Self::Ban];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Flooding,
+        Self::Losing,
+        Self::QueueFull,
+        Self::MemoryFull,
+        Self::Disk,
+        Self::Level,
+        Self::NameConflict,
+        Self::Ban,
+    ];
 
     /// For machines; the same in the API, `$SYS` and metrics.
     pub(crate) fn name(self) -> &'static str {
@@ -47,6 +57,7 @@ impl AlarmKind {
             Self::MemoryFull => "memory_full",
             Self::Disk => "disk",
             Self::Level => "level",
+            Self::NameConflict => "name_conflict",
             Self::Ban => "ban",
         }
     }
@@ -55,7 +66,7 @@ impl AlarmKind {
     fn raise_after(self) -> Duration {
         match self {
             Self::Flooding | Self::Losing | Self::QueueFull | Self::Level => Duration::from_secs(5),
-            Self::MemoryFull | Self::Disk | Self::Ban => Duration::ZERO,
+            Self::MemoryFull | Self::Disk | Self::NameConflict | Self::Ban => Duration::ZERO,
         }
     }
 
@@ -81,6 +92,9 @@ pub(crate) struct Alarm {
     pub(crate) subject: String,
     /// In words, as they were last true.
     pub(crate) text: String,
+    /// How bad it was at its worst, and in words; numbers of one kind can be compared.
+    pub(crate) worst: f64,
+    pub(crate) worst_text: String,
     /// Since when the condition holds.
     pub(crate) since: Timestamp,
     pub(crate) seen_at: Timestamp,
@@ -131,16 +145,21 @@ impl AlarmBoard {
     }
 
     fn follow(&mut self, condition: Condition, now: Timestamp) {
-        let Condition { kind, subject, text, is_strong } = condition;
+        let Condition { kind, subject, text, weight, is_strong } = condition;
         let key = (kind, subject);
         if let Some(alarm) = self.followed.get_mut(&key) {
             // What is weak keeps an alarm, and does not raise one.
             if is_strong || alarm.raised_at.is_some() {
+                if weight > alarm.worst {
+                    (alarm.worst, alarm.worst_text) = (weight, text.clone());
+                }
                 (alarm.seen_at, alarm.text) = (now, text);
             }
         } else if is_strong && self.followed.keys().filter(|(other, _)| *other == kind).count() < ALARMS_MAX {
-            let subject = key.1.clone();
-            let alarm = Alarm { kind, subject, text, since: now, seen_at: now, raised_at: None, cleared_at: None };
+            let (subject, worst_text) = (key.1.clone(), text.clone());
+            let (worst, since, seen_at) = (weight, now, now);
+            let (raised_at, cleared_at) = (None, None);
+            let alarm = Alarm { kind, subject, text, worst, worst_text, since, seen_at, raised_at, cleared_at };
             self.followed.insert(key, alarm);
         }
     }

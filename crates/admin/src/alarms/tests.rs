@@ -10,7 +10,7 @@ fn at(secs: u64) -> Timestamp {
 
 fn losing(subject: &str, is_strong: bool) -> Condition {
     let (kind, text) = (AlarmKind::Losing, format!("{subject} loses"));
-    Condition { kind, subject: subject.to_owned(), text, is_strong }
+    Condition { kind, subject: subject.to_owned(), text, weight: 1.0, is_strong }
 }
 
 /// What each second has; the seconds at which something was raised or cleared.
@@ -115,4 +115,18 @@ proptest! {
         let told = changes(seen);
         prop_assert!(told.iter().enumerate().all(|(n, (_, is_raised))| *is_raised == (n % 2 == 0)), "{told:?}");
     }
+}
+
+#[test]
+fn an_alarm_remembers_its_worst_moment() {
+    let mut board = AlarmBoard::default();
+    for second in 0..40_u64 {
+        let weight = if second == 12 { 900.0 } else { 10.0 };
+        let text = format!("loses {weight}/s");
+        let conditions = if second < 20 { vec![Condition { text, weight, ..losing("r", true) }] } else { Vec::new() };
+        board.observe(conditions, &[], at(second));
+    }
+    let over = board.cleared().next().expect("over");
+    assert_eq!((over.text.as_str(), over.worst_text.as_str()), ("loses 10/s", "loses 900/s"));
+    assert_eq!((over.since, over.cleared_at), (at(0), Some(at(34))));
 }

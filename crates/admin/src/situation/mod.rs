@@ -14,7 +14,7 @@ use tidegate_core::report::{ClientReport, ClientState};
 
 use crate::alarms::ALARMS_MAX;
 use crate::view;
-pub(crate) use sentence::Mood;
+pub(crate) use sentence::{Mood, name_conflict};
 
 /// Whose part of a receiver's losses is less is not to blame for them.
 const GUILTY_PART: f64 = 0.2;
@@ -41,6 +41,10 @@ pub(crate) struct TroubleReport {
     /// How many receivers lose, and how many are slow and do not lose.
     pub(crate) losing: usize,
     pub(crate) slow: usize,
+    /// Names that two clients have, with how often their connections were taken over of late, the most first; as many as
+    /// alarms may be about. And how many there are.
+    pub(crate) conflicts: Vec<(Arc<str>, u32)>,
+    pub(crate) conflicting: usize,
     /// Who is banned, in words, as many as alarms may be about; and how many there are.
     pub(crate) banned: Vec<String>,
     pub(crate) bans: usize,
@@ -60,6 +64,8 @@ pub(crate) struct TroubledPublisher {
     pub(crate) state: ClientState,
     pub(crate) rate: f64,
     pub(crate) usual: Option<f64>,
+    /// What an operator has set for it, in messages a second.
+    pub(crate) limit: Option<f64>,
     /// Whether it is held back for its rate, and not for want of memory or a disk that is slow.
     pub(crate) is_for_rate: bool,
     /// Whose queue its messages fill.
@@ -79,10 +85,10 @@ pub(crate) struct TroubledReceiver {
 }
 
 impl TroubledPublisher {
-    fn of(client: &ClientReport, fills: Option<Arc<str>>) -> Self {
+    fn of(client: &ClientReport, limit: Option<f64>, fills: Option<Arc<str>>) -> Self {
         let (client_id, usual) = (Arc::clone(&client.client_id), usual_of(client));
         let is_for_rate = client.publisher.is_some_and(|publisher| publisher.slowed_since.is_some());
-        Self { client_id, state: client.state, rate: client.rate.unwrap_or(0.0), usual, is_for_rate, fills }
+        Self { client_id, state: client.state, rate: client.rate.unwrap_or(0.0), usual, limit, is_for_rate, fills }
     }
 
     /// How many times its usual rate it sends; none while nothing is usual, or it is not read.
@@ -91,8 +97,12 @@ impl TroubledPublisher {
     }
 
     /// Whether it sends more than it should. Of one that is not read nobody knows what it sends: it sends more than is taken.
-    /// Of a newcomer nobody knows what it should: it floods if somebody suffers, if it was refused, or sends very much.
+    /// Of a newcomer nobody knows what it should: it floods if somebody suffers, if it was refused, or sends very much. Who
+    /// is held to a limit that an operator has set is dealt with already, unless somebody suffers.
     pub(crate) fn is_flooding(&self) -> bool {
+        if self.limit.is_some() {
+            return self.fills.is_some();
+        }
         match (self.state, self.factor()) {
             (ClientState::Paused, _) => self.is_for_rate || self.fills.is_some(),
             (_, Some(factor)) => factor > FLOOD_FACTOR,
@@ -111,11 +121,15 @@ pub(crate) fn usual_of(client: &ClientReport) -> Option<f64> {
 }
 
 impl TroubleReport {
-    /// One client, as it is now.
-    pub(crate) fn note(&mut self, client: &ClientReport) {
+    /// One client, as it is now; `limit_of` says what an operator has set for it.
+    pub(crate) fn note(&mut self, client: &ClientReport, limit_of: impl Fn(&ClientReport) -> Option<f64>) {
         if client.state.is_held_back() {
             self.held_back += 1;
-            self.note_publisher(TroubledPublisher::of(client, None));
+            self.note_publisher(TroubledPublisher::of(client, limit_of(client), None));
+        }
+        if client.takeovers > 0 {
+            self.conflicting += 1;
+            insert(&mut self.conflicts, (Arc::clone(&client.client_id), client.takeovers), |(_, takeovers)| *takeovers);
         }
         let receiver = &client.receiver;
         if receiver.is_losing || receiver.is_slow {
@@ -160,7 +174,7 @@ impl TroubleReport {
 
     /// A client that is to blame: it fills the queue of this receiver. Who sends what is usual for it is not called a
     /// flooder for a receiver that is too slow.
-    pub(crate) fn note_blamed(&mut self, client: &ClientReport, receiver: &Arc<str>) {
+    pub(crate) fn note_blamed(&mut self, client: &ClientReport, limit: Option<f64>, receiver: &Arc<str>) {
         let fills = Some(Arc::clone(receiver));
         let place = self.publishers.iter().position(|known| known.client_id == client.client_id);
         // Whether it was counted as a flooder; none if it was not counted. Who is held back was, also beyond the list.
@@ -169,8 +183,8 @@ impl TroubleReport {
             (Some(known.is_flooding()), TroubledPublisher { fills, ..known })
         } else {
             let is_counted = client.state.is_held_back();
-            let was_flooding = is_counted.then(|| TroubledPublisher::of(client, None).is_flooding());
-            (was_flooding, TroubledPublisher::of(client, fills))
+            let was_flooding = is_counted.then(|| TroubledPublisher::of(client, limit, None).is_flooding());
+            (was_flooding, TroubledPublisher::of(client, limit, fills))
         };
         let is_flooding = trouble.is_flooding();
         if was_flooding.is_none() && !is_flooding {

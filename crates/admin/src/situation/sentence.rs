@@ -4,7 +4,7 @@
 use tidegate_core::report::ClientState;
 
 use super::{TroubleReport, TroubledPublisher, TroubledReceiver};
-use crate::why::words::{number, per_second, quoted};
+use crate::why::words::{number, per_second, quoted, whole_per_second};
 
 /// Clients of a kind that are named in the sentence; the rest is counted.
 const SPOKEN_MAX: usize = 2;
@@ -57,6 +57,8 @@ impl TroubleReport {
             let why = if it.fill >= 0.5 { "its queue is full" } else { "it takes less than comes for it" };
             format!("{:?} loses {lost}: {why}", it.client_id)
         }));
+        let conflicts: Vec<&(_, u32)> = self.conflicts.iter().collect();
+        parts.extend(named(&conflicts, self.conflicting, "more names are used twice", |it| name_conflict(&it.0, it.1)));
         let has_trouble = !parts.is_empty() || self.disk.is_some() || self.level.0 >= 2;
         // Who is slow beside one that loses is seen in the list.
         if losing.is_empty() {
@@ -80,7 +82,13 @@ impl TroubleReport {
             let text = "calm: nobody floods, nobody loses messages, nobody is banned".to_owned();
             return Sentence { mood: Mood::Calm, text, next: String::new(), client: None };
         }
-        let client = self.publishers.first().map(|it| &it.client_id).or(self.receivers.first().map(|it| &it.client_id));
+        let conflict = self.conflicts.first().map(|(client_id, _)| client_id);
+        let receiver = self.receivers.first();
+        let client = (self.flooders().next().map(|it| &it.client_id))
+            .or(receiver.filter(|it| it.is_losing).map(|it| &it.client_id))
+            .or(conflict)
+            .or(self.publishers.first().map(|it| &it.client_id))
+            .or(receiver.map(|it| &it.client_id));
         let next = match client {
             Some(client_id) => format!("tidegate why {}", quoted(client_id)),
             None if self.bans > 0 && self.level.0 == 0 && self.disk.is_none() => "tidegate ban list".to_owned(),
@@ -99,6 +107,13 @@ impl TroubleReport {
     }
 }
 
+/// Two clients with one name, in words.
+pub(crate) fn name_conflict(client_id: &str, takeovers: u32) -> String {
+    format!(
+        "two clients call themselves {client_id:?} and throw each other out ({takeovers} times in the last minute or two)"
+    )
+}
+
 /// The worst by name, and the number of the rest: the list may be shorter than the total.
 fn named<T>(worst: &[&T], total: usize, more: &str, words: impl Fn(&T) -> String) -> Vec<String> {
     let mut parts: Vec<String> = worst.iter().take(SPOKEN_MAX).map(|it| words(it)).collect();
@@ -112,9 +127,13 @@ fn named<T>(worst: &[&T], total: usize, more: &str, words: impl Fn(&T) -> String
 impl TroubledPublisher {
     /// What it does, and what is done about it.
     pub(crate) fn in_words(&self) -> String {
-        let TroubledPublisher { client_id, state, rate, usual, fills, .. } = self;
+        let TroubledPublisher { client_id, state, rate, usual, limit, fills, .. } = self;
         let rate = per_second(*rate);
-        let sends = match (usual, self.factor()) {
+        let limited = limit.map(|limit| {
+            let limit = whole_per_second(limit);
+            format!("{client_id:?} sends more than its limit of {limit}, which an operator has set")
+        });
+        let sends = limited.unwrap_or_else(|| match (usual, self.factor()) {
             _ if *state == ClientState::Paused => {
                 let usual =
                     usual.map_or_else(|| "no usual rate yet".to_owned(), |it| format!("{} is usual", per_second(it)));
@@ -125,7 +144,7 @@ impl TroubledPublisher {
             }
             (Some(usual), _) => format!("{client_id:?} sends {rate}, about its usual {}", per_second(*usual)),
             (None, _) => format!("{client_id:?} sends {rate} (new, has no usual rate yet)"),
-        };
+        });
         let done = match state {
             ClientState::Paused => Some("is not read for a while"),
             ClientState::BackedOff => Some("is refused"),

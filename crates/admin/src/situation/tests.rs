@@ -3,7 +3,7 @@
 use super::*;
 
 fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>) -> TroubledPublisher {
-    TroubledPublisher { client_id: client_id.into(), state, rate, usual, is_for_rate: true, fills: None }
+    TroubledPublisher { client_id: client_id.into(), state, rate, usual, limit: None, is_for_rate: true, fills: None }
 }
 
 fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> TroubledReceiver {
@@ -102,4 +102,23 @@ fn publishers_beyond_the_list_are_counted_too() {
     assert_eq!(situation.flooders().count(), ALARMS_MAX, "who floods comes before who waits");
     let text = situation.sentence().text;
     assert!(text.contains("; 298 more publishers send too much; 300 more publishers have to wait"), "{text}");
+}
+
+#[test]
+fn who_is_held_to_an_operators_limit_is_measured_by_that_and_is_no_flooder() {
+    let limited = TroubledPublisher { limit: Some(5.0), ..publisher("pump", ClientState::Slowed, 5.0, Some(5.0)) };
+    let sentence = TroubleReport { publishers: vec![limited], ..TroubleReport::default() }.sentence();
+    assert_eq!(sentence.text, "\"pump\" sends more than its limit of 5/s, which an operator has set, and has to wait");
+    assert_eq!(sentence.mood, Mood::Notice);
+}
+
+#[test]
+fn two_clients_with_one_name_are_trouble() {
+    let conflicts = vec![("plc".into(), 41)];
+    let sentence = TroubleReport { conflicts, conflicting: 1, ..TroubleReport::default() }.sentence();
+    assert_eq!(
+        sentence.text,
+        "two clients call themselves \"plc\" and throw each other out (41 times in the last minute or two)"
+    );
+    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Trouble, "tidegate why plc"));
 }

@@ -25,6 +25,7 @@ use tidegate_core::{RATE_WINDOW, Whom};
 use crate::ask::walk;
 use crate::clients::{find, last_closed};
 use crate::problem::{Answered, json_of, no_client};
+use crate::situation::name_conflict;
 use crate::state::AdminState;
 use crate::status::meaning;
 use crate::view;
@@ -57,6 +58,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     let mut lines = vec![headline(client, limit.as_ref().map(|(_, rate)| *rate), !others.fills.is_empty())];
     let ban = ban_of(&state, &client_id, Some(&client.identity));
     lines.extend(ban.map(|ban| format!("it {}", banned(&ban))));
+    lines.extend(name_used_twice(client, closed.as_ref()));
     lines.extend(rhythm(client).filter(|_| limit.is_none()));
     lines.extend(gate(&state, client, rank));
     lines.extend(limit.as_ref().map(limited));
@@ -77,6 +79,15 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         "code": code(client.state),
         "text": lines.join("\n  "),
     })))
+}
+
+/// What two clients with one name do to each other, and what ends it.
+fn name_used_twice(client: &ClientReport, closed: Option<&Closed>) -> Option<String> {
+    let other = closed.map(|closed| format!(" and {}", closed.parting.identity.peer)).unwrap_or_default();
+    (client.takeovers > 0).then(|| {
+        let conflict = name_conflict(&client.client_id, client.takeovers);
+        format!("{conflict}: from {}{other}; give each its own client id", client.identity.peer)
+    })
 }
 
 /// How many times its usual rate it publishes.

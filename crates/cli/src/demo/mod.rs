@@ -165,7 +165,7 @@ impl DemoBroker {
         };
         let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
         let at = broker.addresses().first().map(|(_, at)| *at).context("the broker has no address")?;
-        let admin = Admin::start(bind, broker.handle(), Arc::new(NoProcess))?;
+        let admin = Admin::start(bind, broker.handle(), Arc::new(NoProcess), None)?;
         let stage = DemoShared::new(USUAL_RATE);
         let mut actors = vec![database(&stage, at)?, flooder(&stage, at)?];
         for number in 0..SENSORS {

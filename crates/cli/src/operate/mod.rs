@@ -41,14 +41,19 @@ pub(crate) fn alarms(args: &PlainArgs) -> Result<u8> {
     if code == 0 {
         out("no alarms\n");
     }
-    for (name, last) in [("alarms", "SINCE"), ("cleared", "OVER SINCE")] {
-        if rows(name).is_empty() {
-            continue;
+    if !rows("alarms").is_empty() {
+        let mut table = TextTable::new(&[("SINCE", Align::Left), ("KIND", Align::Left), ("WHAT", Align::Left)]);
+        for alarm in rows("alarms") {
+            table.row([shown(&alarm["since"]), shown(&alarm["kind"]), whole(&alarm["text"])]);
         }
-        let mut table = TextTable::new(&[(last, Align::Left), ("KIND", Align::Left), ("WHAT", Align::Left)]);
-        let at = if name == "alarms" { "since" } else { "cleared_at" };
-        for alarm in rows(name) {
-            table.row([shown(&alarm[at]), shown(&alarm["kind"]), whole(&alarm["text"])]);
+        out(&format!("{}\n", table.text_within(terminal_columns())));
+    }
+    if !rows("cleared").is_empty() {
+        let columns = ["FROM", "TO", "KIND", "AT ITS WORST"].map(|head| (head, Align::Left));
+        let mut table = TextTable::new(&columns);
+        for alarm in rows("cleared") {
+            let (from, to) = (shown(&alarm["since"]), shown(&alarm["cleared_at"]));
+            table.row([from, to, shown(&alarm["kind"]), whole(&alarm["worst"])]);
         }
         out(&format!("{}\n", table.text_within(terminal_columns())));
     }

@@ -19,7 +19,7 @@ pub struct PublisherReport {
     pub learned_interval: Option<Duration>,
     /// Messages that it is known to send at once, at least 1.
     pub batch: u32,
-    /// Messages per second over the last ten seconds ([`RATE_WINDOW`]): what was taken from it.
+    /// Messages per second over the last ten seconds ([`RATE_WINDOW`]): what was taken from it. Silence counts at once.
     pub rate: f64,
     /// Messages per second over its last eight or so where rhythms are enforced, else over the last ten seconds.
     pub current_rate: f64,
@@ -52,6 +52,13 @@ pub struct PublisherReport {
     pub are_receivers_full: bool,
 }
 
+/// A rate by what has come since the last message, too: who has been silent for ten seconds does not send one a second, however
+/// much it sent before.
+fn bounded_by_silence(rate: f64, batch: u32, silence: Duration) -> f64 {
+    let silence = silence.as_secs_f64();
+    if silence < 1.0 { rate } else { rate.min(f64::from(batch) / silence) }
+}
+
 impl ShardState {
     pub(crate) fn publisher(&self, client_id: &str, now: Timestamp) -> Option<PublisherReport> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
@@ -70,7 +77,12 @@ impl ShardState {
         Some(PublisherReport {
             learned_interval: publisher.usual_interval(),
             batch: publisher.batch(),
-            rate: claim.recent_rate(now),
+            rate: if connection.is_some_and(|connection| connection.pause.is_some()) {
+                // Its silence is the broker's.
+                claim.recent_rate(now)
+            } else {
+                bounded_by_silence(claim.recent_rate(now), publisher.batch(), now.since(publisher.last_at(now)))
+            },
             current_rate: publisher.current_rate(now),
             served: claim.served().into(),
             usual: claim.learned_rate().map(f64::from),
@@ -86,5 +98,22 @@ impl ShardState {
             refused_at: trouble.and_then(PublisherTrouble::refused_at),
             are_receivers_full: trouble.is_some_and(|trouble| trouble.are_receivers_full(now)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_that_ended_is_not_told_as_a_rate() {
+        let after = |secs| bounded_by_silence(2000.0, 1, Duration::from_secs_f64(secs));
+        assert_eq!(after(0.5), 2000.0);
+        assert_eq!(after(10.0), 0.1);
+        assert_eq!(
+            bounded_by_silence(2.0, 60, Duration::from_secs(15)),
+            2.0,
+            "who sends 60 at once every half a minute"
+        );
     }
 }

@@ -15,8 +15,8 @@ use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
 use super::map::{PrefixList, UserName};
 use super::setting::{Auto, ConfigValue, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
-    BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord, Receiver,
-    SecureDoor,
+    AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord,
+    Receiver, SecureDoor,
 };
 
 /// When a changed value takes effect.
@@ -318,6 +318,8 @@ keys! {
         Restart otlp: Or<Off, Receiver> = Or::WORD;
         /// How often they are sent.
         Restart otlp_interval: Span<1000, 3_600_000> = Span(std::time::Duration::from_secs(10));
+        /// Where a POST with each alarm goes that is raised or over ("http://127.0.0.1:9000/alarms").
+        Restart alarms: Or<Off, AlarmReceiver> = Or::WORD;
     }
     sys: Sys {
         /// How often the topics below $SYS/broker are published.

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use tidegate_admin::OtlpCollector;
+use tidegate_admin::HttpTarget;
 use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
 use tidegate_space::Policy;
 use tidegate_store::Durability;
@@ -96,13 +96,13 @@ fn is_origin(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiver {
     url: String,
-    pub collector: OtlpCollector,
+    pub collector: HttpTarget,
 }
 
 impl Setting for Receiver {
     fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let url = value.text()?.trim();
-        Some(Self { url: url.to_owned(), collector: OtlpCollector::parse(url)? })
+        Some(Self { url: url.to_owned(), collector: tidegate_admin::collector(url)? })
     }
 
     fn expected() -> String {
@@ -112,6 +112,24 @@ impl Setting for Receiver {
 
     fn show(&self) -> String {
         format!("{:?}", self.url)
+    }
+}
+
+/// Who is told of alarms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlarmReceiver(pub HttpTarget);
+
+impl Setting for AlarmReceiver {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
+        tidegate_admin::alarm_receiver(value.text()?.trim()).map(Self)
+    }
+
+    fn expected() -> String {
+        "\"http://HOST:PORT/PATH\" that takes a POST with JSON".to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
     }
 }
 
