@@ -1,7 +1,8 @@
 //! Development tasks. `cargo xtask test` is the README's test command and the gate of CI; `cargo xtask soak` presses the
-//! whole program for as long as one likes.
+//! whole program for as long as one likes; `cargo xtask dist` makes what is installed.
 
 mod checks;
+mod dist;
 mod gate;
 mod soak;
 
@@ -13,11 +14,14 @@ fn main() -> ExitCode {
     match arguments.split_first() {
         Some((task, [])) if task == "test" => gate::test(),
         Some((task, options)) if task == "soak" => soak::soak(options),
+        Some((task, options)) if task == "dist" => dist::dist(options),
         _ => {
             eprintln!(
                 "usage: cargo xtask test                           format check, clippy, all tests, doc tests, rustdoc\n\
                  \x20      cargo xtask soak [--minutes N] [--seed S]    churn, hostile texts, floods and kill -9 in one run\n\
-                 \x20                       [--binary PATH]            of this program instead of a release build"
+                 \x20                       [--binary PATH]            of this program instead of a release build\n\
+                 \x20      cargo xtask dist [--target T] [--out DIR]    static programs, Debian packages, SBOM, checksums\n\
+                 \x20                       [--programs DIR]           of these programs instead of new ones"
             );
             ExitCode::from(2)
         }

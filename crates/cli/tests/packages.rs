@@ -110,31 +110,6 @@ fn the_container_names_what_there_is() {
     assert!(ignored.lines().any(|line| line == "target"), "gigabytes would be sent to the builder");
 }
 
-/// What the Debian package takes is in the project, or made by `dist/deb.sh`.
-#[test]
-fn the_debian_package_takes_what_there_is() {
-    let manifest =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("a manifest");
-    let script = std::fs::read_to_string(dist().join("deb.sh")).expect("deb.sh");
-    // An asset of the manifest is a line that is JSON, too.
-    let assets = manifest.lines().map(|line| line.trim().trim_end_matches(','));
-    let assets: Vec<[String; 3]> = assets.filter_map(|line| serde_json::from_str(line).ok()).collect();
-    assert!(assets.len() >= 7, "{assets:?}");
-    for [source, ..] in &assets {
-        let source = source.trim_start_matches("../../");
-        let folder = source.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let is_made = source.starts_with("target/") && script.contains(folder);
-        let is_there = dist().join("..").join(source.split('*').next().expect("a part")).exists();
-        assert!(is_made || is_there, "{source}");
-    }
-    assert!(manifest.contains("unit-name = \"tidegate\"") && dist().join("tidegate.service").exists());
-    // Without scripts of its own, even empty ones, cargo-deb writes none for systemd.
-    for script in ["postinst", "prerm", "postrm"] {
-        let text = std::fs::read_to_string(dist().join("debian").join(script)).expect(script);
-        assert!(text.starts_with("#!/bin/sh\nset -e\n") && text.contains("\n#DEBHELPER#\n"), "{script}");
-    }
-}
-
 /// systemd itself reads the unit, where it is installed; the program has to be where the unit says.
 #[test]
 fn the_unit_is_sound() {
