@@ -100,6 +100,8 @@ async fn accept_with_reserve(
 }
 
 fn admit((stream, peer): (TcpStream, SocketAddr), router: &Router, entrance: &Arc<Entrance>) {
+    // Answers are small, and somebody waits for them.
+    let _ = stream.set_nodelay(true);
     entrance.admit(peer.ip(), |place| {
         let router = router.clone().layer(Extension(place.clone()));
         tokio::spawn(attend(PlaceGuard(place), stream, peer.ip(), router)).abort_handle()

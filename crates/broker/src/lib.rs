@@ -86,6 +86,7 @@ pub use store_link::BanKept;
 use store_link::{Opening, ShardWriter, StoreHandle};
 pub use tap::{Mapped, Tap, Tapped};
 use thread_message::{Rules, ThreadMessage};
+pub use tls::{certificate_name, load as load_certificates};
 pub use watch::WatchReport;
 pub use watchdog::Watchdog;
 

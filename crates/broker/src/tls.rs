@@ -21,7 +21,7 @@ use crate::config::TlsFiles;
 use crate::limits::PEM_FILE_BYTES_MAX;
 
 /// Reads the files.
-pub(crate) fn load(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
+pub fn load(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
@@ -91,7 +91,7 @@ fn wrong(path: &Path, what: &str) -> io::Error {
 /// The name in a client certificate that was verified: its common name, or its first alternative name.
 ///
 /// `None` if there is no name that can be a user: bad UTF-8, or a control character (a NUL once cut names short).
-pub(crate) fn certificate_name(certificate: &[u8]) -> Option<String> {
+pub fn certificate_name(certificate: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let common_name = certificate.subject().iter_common_name().next().map(AttributeTypeAndValue::as_str);
     let name = match common_name {

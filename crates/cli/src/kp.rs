@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use tidegate_client::{
-    ChangeSource, ConfigError, Error, PacerConfig, PersistentQuery, ResultChange, Row, Space, Term, Triple, TripleNode,
-    WatchStats,
+    ChangeSource, ConfigError, Error, PacerConfig, PersistentQuery, ResultChange, Row, Space, SpaceConfig, Term,
+    Triple, TripleNode, WatchStats,
 };
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
@@ -55,9 +55,20 @@ pub(crate) fn run(args: &KpArgs) -> Result<u8> {
     Ok(0)
 }
 
+/// The certificates of `--cafile`, which is for addresses with TLS.
+fn trusted(args: &KpArgs) -> Result<Option<Vec<u8>>> {
+    let Some(path) = &args.cafile else { return Ok(None) };
+    if !["https://", "ssaps://"].iter().any(|scheme| args.at.to_ascii_lowercase().starts_with(scheme)) {
+        return Err(anyhow::anyhow!("--cafile is for https:// and ssaps://, and --space is neither").context(Usage));
+    }
+    let wrong = |error| anyhow::anyhow!("--cafile {}: cannot be read: {error}", path.display()).context(Usage);
+    std::fs::read(path).map(Some).map_err(wrong)
+}
+
 async fn act(args: &KpArgs) -> Result<()> {
     let password = crate::arguments::password(std::env::var("TIDEGATE_PASSWORD").ok().as_deref())?;
-    let space = Space::connect(&with_password(&args.at, password.as_deref())).await.map_err(KpError)?;
+    let config = SpaceConfig { ca: trusted(args)?, ..SpaceConfig::default() };
+    let space = Space::connect_with(&with_password(&args.at, password.as_deref()), config).await.map_err(KpError)?;
     match &args.command {
         KpCommand::Insert(of) => {
             for batch in batches(of, false)? {

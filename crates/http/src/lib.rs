@@ -1,13 +1,15 @@
 //! What all HTTP doors of the process share, and nothing that only one of them needs: the thread that serves and one
 //! connection (`serve`), which names and pages are ours (`site`), HTTP Basic and the passwords that were right a moment ago
-//! (`password`), and answers that are none (`problem`). It knows neither users nor routes nor limits: those are arguments.
+//! (`password`), TLS before either (`tls`), and answers that are none (`problem`). It knows neither users nor routes nor limits: those are arguments.
 
 mod password;
 mod problem;
 mod serve;
 mod site;
+mod tls;
 
 pub use password::{CredentialHash, PasswordCache, basic, who_are_you};
 pub use problem::{Problem, text};
 pub use serve::{PeerAddress, Serving, Timeouts, peer, serve_connection};
 pub use site::{host, is_page_of, is_this_machine};
+pub use tls::{SecureStream, TlsDoor, TlsSource};

@@ -10,7 +10,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::error;
@@ -87,9 +87,12 @@ pub struct Timeouts {
 }
 
 /// Serves a connection to its end.
-pub async fn serve_connection(stream: TcpStream, from: IpAddr, router: Router, within: Timeouts) {
-    // Answers are small, and somebody waits for them.
-    let _ = stream.set_nodelay(true);
+pub async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    from: IpAddr,
+    router: Router,
+    within: Timeouts,
+) {
     let router = router.layer(Extension(PeerAddress(from)));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

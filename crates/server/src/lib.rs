@@ -22,5 +22,6 @@ pub mod plan;
 pub mod running;
 pub mod security;
 pub mod serve;
+pub mod space_certificates;
 pub mod space_service;
 pub mod supervisor;

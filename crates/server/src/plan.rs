@@ -89,13 +89,13 @@ pub fn space(options: &Options, has_users: bool) -> SpaceAddresses {
     };
     let doors = &options.listeners;
     let (sepa_http, sepa_ws) = (address(doors.sepa_http), address(doors.sepa_ws));
-    SpaceAddresses { http: address(doors.http), ssap, sepa_http, sepa_ws }
+    let (https, ssaps) = (address(doors.https), address(doors.ssaps));
+    SpaceAddresses { http: address(doors.http), ssap, sepa_http, sepa_ws, https, ssaps }
 }
 
 /// Whether any door of the smart space is open.
 pub fn has_space(options: &Options, has_users: bool) -> bool {
-    let SpaceAddresses { http, ssap, sepa_http, sepa_ws } = space(options, has_users);
-    [http, ssap, sepa_http, sepa_ws].iter().any(Option::is_some)
+    space(options, has_users).named().iter().any(|(_, at)| at.is_some())
 }
 
 /// What the broker is to do. The security rule is checked separately, once the users are known.
@@ -245,13 +245,7 @@ fn tls_files(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<TlsFi
             if are_readable {
                 problems.extend(certificate::check(cert, key, tls.client_ca.as_deref()));
             }
-            let client_cert_required = tls.client_ca.is_some() && tls.client_cert_required;
-            Some(TlsFiles {
-                cert: cert.clone(),
-                key: key.clone(),
-                client_ca: tls.client_ca.clone(),
-                client_cert_required,
-            })
+            certificates(&loaded.options)
         }
         (None, None) => None,
         (Some(_), None) => {
@@ -330,19 +324,33 @@ fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Confi
         plain.into_iter().filter_map(|(kind, door)| Some((kind, address(door)?))).collect();
     for (kind, door, port) in secure {
         let Some(at) = secure_address(door, port, tls.is_some()) else { continue };
-        let name = door_name(kind);
-        let any_tls = options.tls.cert.is_some() || options.tls.key.is_some();
-        if tls.is_none() && !any_tls {
-            let message = format!("listeners.{name} needs a certificate and its private key");
-            problems
-                .push(ConfigProblem::general(message).with_hint("set tls.cert and tls.key (--cert, --key)".to_owned()));
-        }
+        problems.extend(without_certificate(door_name(kind), options));
         open.push((kind, at));
+    }
+    for (name, door) in [("https", doors.https), ("ssaps", doors.ssaps)] {
+        problems.extend(address(door).and_then(|_| without_certificate(name, options)));
     }
     check_apart(&open, problems);
     open.sort_by_key(|(kind, _)| DOORS.iter().position(|(other, _)| other == kind));
     let tls_of = |kind| matches!(kind, ListenerKind::Mqtts | ListenerKind::Wss).then(|| tls.cloned()).flatten();
     open.into_iter().map(|(kind, bind)| Listener { kind, bind, tls: tls_of(kind) }).collect()
+}
+
+/// What is missing at a door with TLS; one that is there and wrong was spoken of before.
+fn without_certificate(name: &str, options: &Options) -> Option<ConfigProblem> {
+    if options.tls.cert.is_some() || options.tls.key.is_some() {
+        return None;
+    }
+    let message = format!("listeners.{name} needs a certificate and its private key");
+    Some(ConfigProblem::general(message).with_hint("set tls.cert and tls.key (--cert, --key)".to_owned()))
+}
+
+/// The files of a configuration that was found sound; none if it has no certificate.
+pub fn certificates(options: &Options) -> Option<TlsFiles> {
+    let tls = &options.tls;
+    let (cert, key) = (tls.cert.clone()?, tls.key.clone()?);
+    let client_cert_required = tls.client_ca.is_some() && tls.client_cert_required;
+    Some(TlsFiles { cert, key, client_ca: tls.client_ca.clone(), client_cert_required })
 }
 
 fn address(door: Door) -> Option<SocketAddr> {

@@ -15,7 +15,7 @@ use tidegate_admin::{
 use tidegate_auth::Users;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
-use tidegate_broker::{Handle, NotAsked};
+use tidegate_broker::{Handle, NotAsked, load_certificates};
 use tidegate_space::{AccessMode, AccessPolicy, Checked, Condition, SpaceStore};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
@@ -27,6 +27,7 @@ use crate::config::{Loaded, Problems, Sources};
 use crate::log::LevelHandle;
 use crate::security::Security;
 use crate::serve::{Ready, log_warnings, prepare_for};
+use crate::space_certificates::SpaceCertificates;
 use crate::{authority, backup, certificate, plan};
 
 /// A broker that runs, and all that is needed to change it.
@@ -44,6 +45,8 @@ pub struct RunningProcess {
     /// The store of the smart space, if it has one.
     space_store: OnceLock<Arc<SpaceStore>>,
     space: OnceLock<tidegate_space::SpaceHandle>,
+    /// The certificates of the smart space's doors, if any has TLS.
+    space_certificates: OnceLock<Arc<SpaceCertificates>>,
     /// Doors beside the broker's own: where each was to be, and where it is.
     doors: OnceLock<Vec<OtherDoor>>,
     demo: Arc<dyn Demo>,
@@ -74,8 +77,20 @@ impl RunningProcess {
     ) -> Self {
         let now = Mutex::new(CurrentState { loaded: loaded.clone(), directory, generation: 0, at: SystemTime::now() });
         let is_draining = AtomicBool::new(false);
-        let (space_store, space, doors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { handle, sources, level, listeners, started: loaded, now, is_draining, space_store, space, doors, demo }
+        Self {
+            handle,
+            sources,
+            level,
+            listeners,
+            started: loaded,
+            now,
+            is_draining,
+            space_store: OnceLock::new(),
+            space: OnceLock::new(),
+            space_certificates: OnceLock::new(),
+            doors: OnceLock::new(),
+            demo,
+        }
     }
 
     fn now(&self) -> MutexGuard<'_, CurrentState> {
@@ -90,6 +105,11 @@ impl RunningProcess {
     /// The smart space is open, for as long as the process lives.
     pub fn note_space(&self, space: tidegate_space::SpaceHandle) {
         let _ = self.space.set(space);
+    }
+
+    /// Doors of the smart space have TLS, with these certificates until a reload.
+    pub fn note_space_certificates(&self, certificates: Arc<SpaceCertificates>) {
+        let _ = self.space_certificates.set(certificates);
     }
 
     /// The doors beside the broker's own are open, or are not.
@@ -133,8 +153,18 @@ impl RunningProcess {
         authority::note(&ready.loaded.options);
         let Ready { loaded, config, security } = ready;
         let directory = directory(&security);
+        // Read before anything changes: a file that cannot be used keeps everything as it is. Without files in the new
+        // configuration the doors keep those that they have.
+        let files = plan::certificates(&loaded.options);
+        let certificates =
+            self.space_certificates.get().zip(files).map(|(doors, files)| (doors, load_certificates(&files)));
+        let certificates = certificates.map(|(doors, read)| read.map(|read| (doors, read))).transpose();
+        let certificates = certificates.map_err(|problem| vec![problem.to_string()])?;
         let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
         reloaded.map_err(|problem| vec![problem.to_string()])?;
+        if let Some((doors, read)) = certificates {
+            doors.replace(read);
+        }
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
         *now = CurrentState { loaded, directory, generation: now.generation + 1, at: SystemTime::now() };
@@ -218,7 +248,17 @@ impl ProcessControl for RunningProcess {
             let (subject, expires) = certificate::describe(&path(listener)?);
             Some(Certificate { listener: plan::door_name(listener.kind).to_owned(), subject, expires })
         };
-        encrypted.filter_map(shown).collect()
+        let of_space = self
+            .doors
+            .get()
+            .into_iter()
+            .flatten()
+            .filter(|(name, _, is)| matches!(*name, "https" | "ssaps") && is.is_some());
+        let shown_space = |(name, ..): &OtherDoor| {
+            let (subject, expires) = certificate::describe(tls.as_deref()?);
+            Some(Certificate { listener: (*name).to_owned(), subject, expires })
+        };
+        encrypted.filter_map(shown).chain(of_space.filter_map(shown_space)).collect()
     }
 
     fn configured_at(&self) -> Option<SystemTime> {
@@ -325,6 +365,29 @@ impl AccessPolicy for RunningProcess {
             password: Some(password),
             certificate_name: None,
         };
+        self.authenticate(directory, credentials, from, verdict)
+    }
+
+    fn check_certificate(&self, user: String, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
+        let Some(directory) = self.directory() else {
+            // Without users every certificate that was verified is as good as another.
+            verdict(true);
+            return Checked::Asked;
+        };
+        let credentials =
+            Credentials { client_id: String::new(), user_name: None, password: None, certificate_name: Some(user) };
+        self.authenticate(directory, credentials, from, verdict)
+    }
+}
+
+impl RunningProcess {
+    fn authenticate(
+        &self,
+        directory: UserDirectory,
+        credentials: Credentials,
+        from: IpAddr,
+        verdict: Box<dyn FnOnce(bool) + Send>,
+    ) -> Checked {
         let told = move |who: Result<Option<Arc<str>>, _>| verdict(matches!(who, Ok(Some(_))));
         match self.handle.authenticate(directory.authenticator, credentials, from, told) {
             Ok(()) => Checked::Asked,

@@ -18,7 +18,7 @@ use tidegate_core::access::{Open, Policy};
 use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject};
 use crate::config::words::BindIds;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
-use crate::plan::{admin, door_name, has_space, password_file, space as space_doors};
+use crate::plan::{admin, certificates, door_name, has_space, password_file, space as space_doors};
 use crate::running::RoleTable;
 use crate::{certificate, descriptors, disk_free};
 
@@ -154,15 +154,19 @@ pub fn read<T>(
 pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> Result<(), Problems> {
     let doors = space_doors(&loaded.options, security.has_users);
     let is_exposed = |at: &SocketAddr| !is_loopback(at.ip());
-    if let Some(at) = doors.ssap.filter(is_exposed).filter(|_| !security.allow_anonymous) {
-        let message = format!("listeners.ssap = \"{at}\" accepts other machines, but Smart-M3 knows no users");
+    let asks_all = certificates(&loaded.options).is_some_and(|files| files.client_cert_required);
+    let unnamed = [("ssap", doors.ssap), ("ssaps", doors.ssaps.filter(|_| !asks_all))];
+    let unnamed = unnamed.into_iter().find_map(|(name, at)| Some((name, at.filter(is_exposed)?)));
+    if let Some((name, at)) = unnamed.filter(|_| !security.allow_anonymous) {
+        let message = format!("listeners.{name} = \"{at}\" accepts other machines, but Smart-M3 knows no users");
         let hint = "listen on this machine only, or insist on an open door with --allow-anonymous".to_owned();
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
     if security.has_users {
         return Ok(());
     }
-    let plain = [("http", doors.http), ("sepa_http", doors.sepa_http), ("sepa_ws", doors.sepa_ws)];
+    let https = ("https", doors.https.filter(|_| !asks_all));
+    let plain = [("http", doors.http), ("sepa_http", doors.sepa_http), ("sepa_ws", doors.sepa_ws), https];
     if let Some((name, at)) = plain.into_iter().find_map(|(name, at)| Some((name, at.filter(is_exposed)?))) {
         let message = format!("listeners.{name} = \"{at}\" accepts other machines, but there are no users");
         let hint = "add one with `tidegate user add NAME`, or listen on this machine only".to_owned();

@@ -108,13 +108,8 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let space = space_service::open(&loaded, has_users, &running)?;
     let doors = space.as_ref().map(space_service::SpaceService::addresses).unwrap_or_default();
     let (wanted, admin_at) = (plan::space(&loaded.options, has_users), admin.as_ref().map(Admin::address));
-    running.note_doors(vec![
-        ("http", wanted.http, doors.http),
-        ("ssap", wanted.ssap, doors.ssap),
-        ("sepa_http", wanted.sepa_http, doors.sepa_http),
-        ("sepa_ws", wanted.sepa_ws, doors.sepa_ws),
-        ("admin", plan::admin(&loaded.options), admin_at),
-    ]);
+    let of_space = wanted.named().into_iter().zip(doors.named()).map(|((name, wanted), (_, is))| (name, wanted, is));
+    running.note_doors(of_space.chain([("admin", plan::admin(&loaded.options), admin_at)]).collect());
     print_banner(&banner.text(&broker.addresses(), admin_at, doors));
     let otlp = send_metrics(&loaded, &running)?;
     let supervisor = Supervisor::of_process();
@@ -255,11 +250,12 @@ impl Banner<'_> {
         let doors: String = addresses.iter().map(door).collect();
         let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
         let http = space.http.map(|at| format!("  sparql http://{at}")).unwrap_or_default();
-        let ssap = space.ssap.map(|at| format!("  ssap {at}")).unwrap_or_default();
-        let sepa = [("sepa-http", space.sepa_http), ("sepa-ws", space.sepa_ws)];
-        let sepa: String = sepa.iter().filter_map(|(name, at)| Some(format!("  {name} {}", (*at)?))).collect();
+        let https = space.https.map(|at| format!("  https://{at}")).unwrap_or_default();
+        let others =
+            [("ssap", space.ssap), ("ssaps", space.ssaps), ("sepa-http", space.sepa_http), ("sepa-ws", space.sepa_ws)];
+        let others: String = others.iter().filter_map(|(name, at)| Some(format!("  {name} {}", (*at)?))).collect();
         let next = self.next_step(addresses);
-        format!("tidegate {}{doors}{admin}{http}{ssap}{sepa}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
+        format!("tidegate {}{doors}{admin}{http}{https}{others}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
     }
 
     fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {

@@ -15,6 +15,7 @@ use crate::config::setting::Size;
 use crate::config::{Loaded, Origin};
 use crate::mapping::{MapCounts, Mapping};
 use crate::running::RunningProcess;
+use crate::space_certificates::SpaceCertificates;
 use crate::{bind, descriptors, plan};
 
 /// The smart space while it is open. The maps end first; the doors close before what is behind them ends.
@@ -37,7 +38,8 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
     let (http, ssap) = (door(loaded, "http", binds.http)?, door(loaded, "ssap", binds.ssap)?);
     let sepa_http = door(loaded, "sepa_http", binds.sepa_http)?;
     let sepa_ws = door(loaded, "sepa_ws", binds.sepa_ws)?;
-    let has_doors = [&http, &ssap, &sepa_http, &sepa_ws].into_iter().any(Option::is_some);
+    let (https, ssaps) = (door(loaded, "https", binds.https)?, door(loaded, "ssaps", binds.ssaps)?);
+    let has_doors = [&http, &ssap, &sepa_http, &sepa_ws, &https, &ssaps].into_iter().any(Option::is_some);
     if !has_doors && loaded.maps.is_empty() {
         return Ok(None);
     }
@@ -54,7 +56,13 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
     let mapping = mapping.transpose()?;
     let counts = mapping.as_ref().map(Mapping::counts);
     let policy = Arc::clone(running) as Arc<dyn AccessPolicy>;
-    let bound = BoundSockets::new(http, ssap).with_sepa(sepa_http, sepa_ws);
+    let mut bound = BoundSockets::new(http, ssap).with_sepa(sepa_http, sepa_ws);
+    if https.is_some() || ssaps.is_some() {
+        let files = plan::certificates(&loaded.options).context("there is no certificate")?;
+        let certificates = Arc::new(SpaceCertificates::load(&files)?);
+        running.note_space_certificates(Arc::clone(&certificates));
+        bound = bound.with_tls(https, ssaps, certificates);
+    }
     let doors = SpaceListeners::start(bound.with_connections_max(descriptors::shares(true).space), &space, policy);
     let doors = doors.context("the doors of the smart space did not open")?;
     broker.show_extra_metrics(Box::new(move || extra_metrics(&space, counts.as_deref())));

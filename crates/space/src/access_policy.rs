@@ -19,6 +19,12 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
 
     /// Checks a password that comes from there, elsewhere, and calls back if it was asked.
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked;
+
+    /// The same for the name in a certificate that was verified. Nobody, if certificates are not for users here.
+    fn check_certificate(&self, _user: String, _from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
+        verdict(false);
+        Checked::Asked
+    }
 }
 
 /// Whether a password is being checked.

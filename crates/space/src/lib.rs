@@ -55,4 +55,5 @@ pub use server::{BoundSockets, SpaceAddresses, SpaceListeners, bind};
 pub use service::{PendingReply, Service, ServiceOptions, SpaceHandle};
 pub use space_store::{RestoredSpace, SpaceImage, SpaceOpening, SpaceStore};
 pub use tidegate_control::admission::Class;
+pub use tidegate_http::TlsSource;
 pub use tidegate_store::{StoreConfig, StoreReport};

@@ -25,6 +25,12 @@ const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\npac
     {\"type\":\"urn:tidegate:problem:crowded\",\"title\":\"Service Unavailable\",\"status\":503,\
     \"detail\":\"too many connections\",\"error\":\"crowded\"}";
 
+/// What a client hears that speaks HTTP where TLS is spoken.
+const PLAIN_REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
+    Content-Length: 135\r\nConnection: close\r\n\r\n\
+    {\"type\":\"urn:tidegate:problem:tls-expected\",\"title\":\"Bad Request\",\"status\":400,\
+    \"detail\":\"this port speaks TLS: use https:// or wss://\"}";
+
 /// A connection has one as long as it is open.
 #[derive(Debug)]
 pub(crate) struct ConnectionPlace {
@@ -83,21 +89,30 @@ impl Places {
     /// Tells a connection to the HTTP door that there is no place for it. Whoever is still sending would not hear it if the
     /// socket was closed at once; a few are listened to for a moment.
     pub(crate) fn refuse(&self, stream: TcpStream) {
+        self.dismiss(stream, REFUSAL);
+    }
+
+    /// Tells a client that speaks plain HTTP that it came to a door with TLS.
+    pub(crate) fn refuse_plain(&self, stream: TcpStream) {
+        self.dismiss(stream, PLAIN_REFUSAL);
+    }
+
+    fn dismiss(&self, stream: TcpStream, words: &'static str) {
         let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() else {
             if let Ok(mut stream) = stream.into_std() {
-                let _ = stream.write(REFUSAL.as_bytes());
+                let _ = stream.write(words.as_bytes());
             }
             return;
         };
         tokio::spawn(async move {
-            let _ = timeout(REFUSAL_TIME, last_words(stream)).await;
+            let _ = timeout(REFUSAL_TIME, last_words(stream, words)).await;
             drop(permit);
         });
     }
 }
 
-async fn last_words(mut stream: TcpStream) -> std::io::Result<()> {
-    stream.write_all(REFUSAL.as_bytes()).await?;
+async fn last_words(mut stream: TcpStream, words: &str) -> std::io::Result<()> {
+    stream.write_all(words.as_bytes()).await?;
     stream.shutdown().await?;
     let (mut buffer, mut taken) = ([0; 1024], 0);
     while taken < REFUSAL_BYTES {
@@ -154,9 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_is_as_long_as_it_says() {
-        let (head, body) = REFUSAL.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
-        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+    fn a_refusal_is_as_long_as_it_says() {
+        for refusal in [REFUSAL, PLAIN_REFUSAL] {
+            let (head, body) = refusal.split_once("\r\n\r\n").unwrap();
+            assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
+            assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+        }
     }
 }

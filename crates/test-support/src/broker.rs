@@ -58,8 +58,8 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Address and port of a door as the first line has it: `mqtt`, `mqtts`, `ws`, `wss`, `admin`, `sparql`, `ssap`,
-    /// `sepa-http`, `sepa-ws`.
+    /// Address and port of a door as the first line has it: `mqtt`, `mqtts`, `ws`, `wss`, `admin`, `sparql`, `https`,
+    /// `ssap`, `ssaps`, `sepa-http`, `sepa-ws`.
     #[must_use]
     pub fn address(&self, door: &str) -> &str {
         self.find(door).unwrap_or_else(|| panic!("no {door} in {:?}", self.banner))

@@ -70,7 +70,7 @@ impl Launch {
         &self.folder
     }
 
-    /// Opens this door, too: `ws`, `http`, `ssap`, `admin`, `mqtts`, `wss`, `sepa-http`, `sepa-ws`.
+    /// Opens this door, too: `ws`, `http`, `https`, `ssap`, `ssaps`, `admin`, `mqtts`, `wss`, `sepa-http`, `sepa-ws`.
     #[must_use]
     pub fn door(mut self, name: &'static str) -> Self {
         self.doors.push(name);

@@ -1,6 +1,7 @@
 //! Arguments of `tidegate kp`.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -29,10 +30,13 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is bu
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KpArgs {
-    /// Where the space is: `http://[USER:PASSWORD@]HOST[:PORT]` or `ssap://HOST[:PORT]`
+    /// Where the space is: `http://[USER:PASSWORD@]HOST[:PORT]` or `ssap://HOST[:PORT]`; `https://` and `ssaps://` with TLS
     #[arg(long = "space", value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE",
           aliases = ["at", "url"], global = true)]
     pub(crate) at: String,
+    /// Certificates to trust, PEM, instead of those of this machine: for `https://` and `ssaps://`
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) cafile: Option<PathBuf>,
     /// Print each line as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,

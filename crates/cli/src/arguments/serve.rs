@@ -47,6 +47,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     http: Option<String>,
 
+    /// Smart-M3 (SSAP) over TLS (needs --cert and --key)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    ssaps: Option<String>,
+
+    /// SPARQL and subscriptions over TLS (needs --cert and --key)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    https: Option<String>,
+
     /// SPARQL where clients of SEPA look for it (port 8000)
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     sepa_http: Option<String>,
@@ -127,6 +135,8 @@ impl ServeArgs {
             ("--wss", "listeners.wss", &self.wss),
             ("--ssap", "listeners.ssap", &self.ssap),
             ("--http", "listeners.http", &self.http),
+            ("--ssaps", "listeners.ssaps", &self.ssaps),
+            ("--https", "listeners.https", &self.https),
             ("--sepa-http", "listeners.sepa_http", &self.sepa_http),
             ("--sepa-ws", "listeners.sepa_ws", &self.sepa_ws),
             ("--admin", "listeners.admin", &self.admin),

@@ -31,9 +31,12 @@ pub struct SpaceConfig {
     pub subscribe: Option<String>,
     /// How long an answer is awaited.
     pub patience: Option<Duration>,
-    /// Certificates to trust (PEM), instead of those of this machine: for `https`.
+    /// Certificates to trust (PEM), instead of those of this machine: for `https` and `ssaps`.
     pub ca: Option<Vec<u8>>,
 }
+
+/// Schemes, and the ports where they are if nothing is said.
+const PORTS: &[(&str, u16)] = &[("http", 7878), ("https", 443), ("ssap", 10010), ("ssaps", 10011)];
 
 /// The way in that is used: SSAP, or SPARQL over HTTP.
 #[derive(Debug)]
@@ -61,24 +64,25 @@ pub struct Space {
 }
 
 impl Space {
-    /// Connects to `ssap://host[:10010]` or `http://[user:password@]host[:7878]`, or to `https://` if there is TLS before it.
+    /// Connects to `ssap://host[:10010]` or `http://[user:password@]host[:7878]`, or over TLS to `ssaps://host[:10011]` or
+    /// `https://[user:password@]host[:443]`.
     pub async fn connect(address: &str) -> Result<Self, Error> {
         Self::connect_with(address, SpaceConfig::default()).await
     }
 
     /// The same, with more to say.
     pub async fn connect_with(address: &str, config: SpaceConfig) -> Result<Self, Error> {
-        let address = BrokerUrl::read(address, &[("http", 7878), ("https", 443), ("ssap", 10010)])?;
+        let address = BrokerUrl::read(address, PORTS)?;
         let answer_time = config.patience.unwrap_or(ANSWER_TIMEOUT);
-        let endpoint = if address.scheme == "ssap" {
+        let (is_ssap, road) = (address.scheme.starts_with("ssap"), BrokerRoute::new(address, config.ca.as_deref())?);
+        let endpoint = if is_ssap {
             let node = config.node.unwrap_or_else(|| {
                 use tidegate_control::rand_core::Rng;
                 format!("tidegate-{:016x}", chance().next_u64())
             });
             let speaker = SsapIdentity { node, space: config.space.unwrap_or_else(|| "X".to_owned()) };
-            Endpoint::Ssap(ssap::SsapEndpoint::new(address, speaker))
+            Endpoint::Ssap(ssap::SsapEndpoint::new(road, speaker))
         } else {
-            let road = BrokerRoute::new(address, config.ca.as_deref())?;
             let subscribe = match config.subscribe {
                 Some(text) => {
                     BrokerRoute::new(BrokerUrl::read(&text, &[("ws", 9000), ("wss", 9443)])?, config.ca.as_deref())?

@@ -1,21 +1,24 @@
-//! SSAP over TCP: requests on connections that are used again, and a connection for each subscription, as every broker
+//! SSAP over TCP or TLS: requests on connections that are used again, and a connection for each subscription, as every broker
 //! of Smart-M3 has it.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_control::hints::{Asks, Hints};
 use tidegate_wire_ssap::{SsapQuery, SsapRequest};
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::address::{BrokerUrl, within};
+use super::address::within;
 use super::idle::Idle;
 use super::query_task::WatchReporter;
+use super::tls::{BrokerRoute, Stream};
 use super::{CheckAnswer, SpaceQuery};
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, LINES_MAX, WRITE_TIMEOUT};
@@ -27,7 +30,7 @@ use crate::session::watch::{Attempt, ExchangeFailure, Input};
 /// A broker that speaks SSAP.
 #[derive(Debug)]
 pub(crate) struct SsapEndpoint {
-    address: BrokerUrl,
+    road: BrokerRoute,
     speaker: SsapIdentity,
     transactions: AtomicU64,
     idle: Idle<SsapLine>,
@@ -51,16 +54,21 @@ pub(crate) struct MissedCheck {
 }
 
 /// A connection and what was read from it.
-#[derive(Debug)]
 struct SsapLine {
-    stream: TcpStream,
+    stream: Stream,
     listener: SsapReader,
 }
 
+impl std::fmt::Debug for SsapLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SsapLine").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
 impl SsapEndpoint {
-    pub(crate) fn new(address: BrokerUrl, speaker: SsapIdentity) -> Self {
+    pub(crate) fn new(road: BrokerRoute, speaker: SsapIdentity) -> Self {
         Self {
-            address,
+            road,
             speaker,
             transactions: AtomicU64::new(1),
             idle: Idle::default(),
@@ -128,14 +136,13 @@ impl SsapEndpoint {
     /// A connection that is not known to be dead.
     async fn line(&self) -> Result<SsapLine, Error> {
         loop {
-            let Some(line) = self.idle.take() else { break };
-            let mut byte = [0];
-            match line.stream.try_read(&mut byte) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(line),
-                _ => {}
+            let Some(mut line) = self.idle.take() else { break };
+            // Whoever says something now, or its end, said it to somebody else.
+            if poll_fn(|context| Poll::Ready(line.poll_read(context).is_pending())).await {
+                return Ok(line);
             }
         }
-        Ok(SsapLine { stream: self.address.open().await?, listener: SsapReader::default() })
+        Ok(SsapLine { stream: self.road.open().await?, listener: SsapReader::default() })
     }
 
     fn put_back(&self, line: SsapLine) {
@@ -279,7 +286,7 @@ impl SsapEndpoint {
         asks: &Asks,
     ) -> Result<(SsapLine, Confirmed), Error> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
-        let mut line = SsapLine { stream: self.address.open().await?, listener: SsapReader::default() };
+        let mut line = SsapLine { stream: self.road.open().await?, listener: SsapReader::default() };
         let resume = resume.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed));
         let resume = resume.map(|(name, last)| (name.as_str(), *last));
         let request = SsapRequest::Subscribe(question(what));
@@ -310,7 +317,11 @@ impl SsapEndpoint {
 
 impl SsapLine {
     async fn write(&mut self, text: &str) -> Result<(), Error> {
-        within(WRITE_TIMEOUT, self.stream.write_all(text.as_bytes())).await?.map_err(Error::Lost)
+        let sent = async {
+            self.stream.write_all(text.as_bytes()).await?;
+            self.stream.flush().await
+        };
+        within(WRITE_TIMEOUT, sent).await?.map_err(Error::Lost)
     }
 
     async fn hear(&mut self) -> Result<SsapInput, Error> {
@@ -318,14 +329,21 @@ impl SsapLine {
             if let Some(heard) = self.listener.hear() {
                 return heard.map_err(Error::from);
             }
-            self.stream.readable().await.map_err(Error::Lost)?;
-            // Not kept while waiting: there may be thousands of lines.
-            let mut buffer = [0; 8192];
-            match self.stream.try_read(&mut buffer) {
-                Ok(0) => return Err(Error::Lost(io::ErrorKind::UnexpectedEof.into())),
-                Ok(length) => self.listener.push(&buffer[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(Error::Lost(error)),
+            poll_fn(|context| self.poll_read(context)).await.map_err(Error::Lost)?;
+        }
+    }
+
+    /// Reads what is there.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Not kept while waiting: there may be thousands of lines.
+        let mut buffer = [0; 8192];
+        let mut buffer = ReadBuf::new(&mut buffer);
+        std::task::ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+        match buffer.filled() {
+            [] => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            read => {
+                self.listener.push(read);
+                Poll::Ready(Ok(()))
             }
         }
     }

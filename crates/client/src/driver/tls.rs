@@ -33,7 +33,7 @@ impl std::fmt::Debug for BrokerRoute {
 impl BrokerRoute {
     /// The scheme says whether there is TLS; `ca` are certificates to trust, as PEM, instead of those of this machine.
     pub(crate) fn new(address: BrokerUrl, ca: Option<&[u8]>) -> Result<Self, Error> {
-        let is_secure = matches!(address.scheme.as_str(), "mqtts" | "wss" | "https");
+        let is_secure = matches!(address.scheme.as_str(), "mqtts" | "wss" | "https" | "ssaps");
         let tls = if is_secure { Some(connector(ca)?) } else { None };
         Ok(Self { address, tls })
     }

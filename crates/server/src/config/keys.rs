@@ -150,6 +150,10 @@ keys! {
         Restart ssap: SecureDoor = Or::WORD;
         /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.
         Restart http: Door = Or::Is(BindAddress(([127, 0, 0, 1], 7878).into()));
+        /// SPARQL and subscriptions over TLS, with tls.cert and tls.key; beyond this machine it needs users, or certificates of clients.
+        Restart https: Door = Or::WORD;
+        /// Smart-M3 (SSAP) over TLS, with tls.cert and tls.key; the name in a client's certificate is its user.
+        Restart ssaps: Door = Or::WORD;
         /// The door of SPARQL once more, where clients of SEPA look for queries and updates: port 8000.
         Restart sepa_http: Door = Or::WORD;
         /// The same, where they look for subscriptions: port 9000.

@@ -3,7 +3,8 @@
 //! - *Host.* Without a password only `localhost` and addresses are taken: a name that anybody can point at this machine
 //!   must not make a browser talk to us.
 //! - *Site.* Nothing is taken from pages of other sites, unless they are listed: `site`.
-//! - *User.* With users: HTTP Basic. Right passwords are remembered for a minute, as hashes.
+//! - *User.* With users: HTTP Basic, or over TLS the name in a certificate. Right passwords are remembered for a minute, as
+//!   hashes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,9 +25,13 @@ use crate::access_policy::{AccessMode, Checked};
 use crate::machine::request::Refused;
 use crate::panics::{Panicked, Part};
 
-/// A request whose user name and password are right.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Authenticated;
+/// A request whose user is who it says.
+#[derive(Clone, Debug)]
+pub(super) struct Authenticated(pub(super) Arc<str>);
+
+/// The user whom the certificate of a connection names.
+#[derive(Clone, Debug)]
+pub(super) struct CertificateUser(pub(super) Option<Arc<str>>);
 
 pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
@@ -70,7 +75,17 @@ async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Aut
         AccessMode::ReadersOpen => !writes && host.is_some_and(is_this_machine),
         AccessMode::Users => false,
     };
-    if is_free { Ok(None) } else { identify(door, &head.headers, peer(head)).await.map(|()| Some(Authenticated)) }
+    let certificate = head.extensions.get::<CertificateUser>().and_then(|CertificateUser(user)| user.clone());
+    match certificate {
+        // Who shows a password means that user.
+        Some(user) if !head.headers.contains_key(header::AUTHORIZATION) => {
+            let asked = |told| door.policy.check_certificate(user.to_string(), peer(head), told);
+            judge(asked, "the certificate names no user").await?;
+            Ok(Some(Authenticated(user)))
+        }
+        _ if is_free => Ok(None),
+        _ => identify(door, &head.headers, peer(head)).await.map(|user| Some(Authenticated(user))),
+    }
 }
 
 /// Somebody follows a link to the list of what there is.
@@ -85,28 +100,34 @@ fn writes(method: &Method, path: &str) -> bool {
     !is_read && !matches!(path, "/query" | "/check")
 }
 
-async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<(), SpaceProblem> {
+async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<Arc<str>, SpaceProblem> {
     let (name, password) = basic(headers)?;
-    let print = door.remembered.print(&name, &password);
+    let (print, user) = (door.remembered.print(&name, &password), Arc::from(name.as_str()));
     let generation = door.policy.generation();
     if door.remembered.find(print, Instant::now(), |known| *known == generation).is_some() {
-        return Ok(());
+        return Ok(user);
     }
+    judge(|told| door.policy.check(name, password, from, told), "wrong user name or password").await?;
+    door.remembered.keep(print, Instant::now(), generation);
+    Ok(user)
+}
+
+/// Waits for what is found out elsewhere.
+async fn judge(
+    ask: impl FnOnce(Box<dyn FnOnce(bool) + Send>) -> Checked,
+    otherwise: &'static str,
+) -> Result<(), SpaceProblem> {
     let (reply, verdict) = oneshot::channel();
     let told = Box::new(move |is_right| {
         let _ = reply.send(is_right);
     });
     let too_many = || SpaceProblem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many passwords are being checked");
-    match door.policy.check(name, password, from, told) {
+    match ask(told) {
         Checked::Asked => {}
         Checked::Busy => return Err(too_many()),
         Checked::Wait(pause) => return Err(SpaceProblem::wrong_passwords(pause)),
     }
-    if !verdict.await.map_err(|_| too_many())? {
-        return Err(who_are_you("wrong user name or password").into());
-    }
-    door.remembered.keep(print, Instant::now(), generation);
-    Ok(())
+    if verdict.await.map_err(|_| too_many())? { Ok(()) } else { Err(who_are_you(otherwise).into()) }
 }
 
 #[cfg(test)]

@@ -11,25 +11,26 @@ mod store;
 mod subscribe;
 
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use futures_util::StreamExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use problem::SpaceProblem;
 use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
-use tidegate_http::{PasswordCache, Timeouts, serve_connection};
+use tidegate_http::{PasswordCache, SecureStream, Timeouts, TlsDoor, serve_connection};
 
 use crate::access_policy::AccessPolicy;
 use crate::counts::ConnectionKind;
@@ -92,7 +93,7 @@ async fn welcome(axum::extract::State(door): axum::extract::State<Arc<HttpState>
     text.into_response()
 }
 
-pub(crate) async fn serve(listener: &TcpListener, door: &Arc<HttpState>) {
+pub(crate) async fn serve(listener: &TcpListener, door: &Arc<HttpState>, tls: Option<&Arc<TlsDoor>>) {
     let router = routes(Arc::clone(door));
     let mut trouble = AcceptTrouble::default();
     loop {
@@ -100,18 +101,35 @@ pub(crate) async fn serve(listener: &TcpListener, door: &Arc<HttpState>) {
             Ok((stream, peer)) => {
                 trouble.over();
                 let Some(place) = door.places.take(ConnectionKind::Http, &door.handle.shared.counts) else {
+                    // Without TLS: a client that expects it takes this for the end.
                     door.places.refuse(stream);
                     continue;
                 };
-                let (router, door) = (router.clone(), Arc::clone(door));
-                let served = serve_connection(stream, peer.ip(), router, TIMEOUTS);
+                let (router, door, tls) = (router.clone(), Arc::clone(door), tls.cloned());
                 tokio::spawn(async move {
+                    let served = attend(stream, peer.ip(), router, &door, tls);
                     let _ = door.handle.shared.panics.catch_async(Part::Http, served).await;
                     drop(place);
                 });
             }
             Err(error) => trouble.failed("http", &error).await,
         }
+    }
+}
+
+async fn attend(stream: TcpStream, from: IpAddr, router: Router, door: &HttpState, tls: Option<Arc<TlsDoor>>) {
+    let Some(tls) = tls else {
+        // Answers are small, and somebody waits for them.
+        let _ = stream.set_nodelay(true);
+        return serve_connection(stream, from, router, TIMEOUTS).await;
+    };
+    match tls.enter(stream).await {
+        Ok(SecureStream { stream, user }) => {
+            let router = router.layer(Extension(guard::CertificateUser(user.map(Arc::from))));
+            serve_connection(stream, from, router, TIMEOUTS).await;
+        }
+        Err(Some(plain)) => door.places.refuse_plain(plain),
+        Err(None) => {}
     }
 }
 
@@ -189,9 +207,8 @@ fn asks(headers: &HeaderMap) -> Asks {
 fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, SpaceProblem> {
     let asks = asks(&head.headers);
     // Whoever has not shown who it is, is known by its address only.
-    let shown =
-        head.headers.get(header::AUTHORIZATION).filter(|_| head.extensions.get::<guard::Authenticated>().is_some());
-    let user = shown.map_or(&b""[..], HeaderValue::as_bytes);
+    let shown = head.extensions.get::<guard::Authenticated>();
+    let user = shown.map_or(&b""[..], |guard::Authenticated(user)| user.as_bytes());
     let caller = Caller::new(door.handle.client(tidegate_http::peer(head), user), &asks);
     // A form does not hide what stands in the address.
     let address = body::Parameters::read(head.uri.query().unwrap_or_default().as_bytes());

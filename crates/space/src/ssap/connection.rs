@@ -16,9 +16,7 @@ use std::time::Duration;
 use tidegate_control::hints::Asks;
 use tidegate_graph::{QueryLimits, SubscriberId};
 use tidegate_wire_ssap::{Scanned, Scanner, SsapHeader, Status, Transaction};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info};
@@ -47,12 +45,21 @@ struct StartedRequest {
     waiting: WaitingFor,
 }
 
+/// Both directions of a connection, with TLS or without.
+pub(super) struct Sides {
+    pub(super) reader: ReadSide,
+    pub(super) writer: WriteSide,
+}
+
+pub(super) type ReadSide = Box<dyn AsyncRead + Unpin + Send>;
+type WriteSide = Box<dyn AsyncWrite + Unpin + Send>;
+
 struct SsapConnection {
     door: Arc<SsapState>,
     peer: SocketAddr,
     /// Who it is, by its first message: nobody gains by another name in each.
     client: Option<u64>,
-    writer: OwnedWriteHalf,
+    writer: WriteSide,
     scanner: Scanner,
     buffer: Buffer,
     /// What was read and cannot begin yet.
@@ -79,16 +86,16 @@ struct SsapConnection {
 /// Why a connection ends, in the log.
 type Ended = &'static str;
 
-pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<SsapState>) {
-    let _ = stream.set_nodelay(true);
-    let (reader, writer) = stream.into_split();
+/// Serves a connection of this user, if its certificate names one, to its end.
+pub(super) async fn attend(sides: Sides, peer: SocketAddr, door: Arc<SsapState>, user: Option<Arc<str>>) {
+    let Sides { reader, writer } = sides;
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
     let mut connection = SsapConnection::new(writer, peer, door, outlet, farewell);
     let shared = Arc::clone(&connection.door.handle.shared);
     let served = connection.serve(reader, inlet, farewells);
     let why = shared.panics.catch_async(Part::Ssap, served).await.unwrap_or("an internal error");
-    debug!(event = "ssap_closed", %peer, why, "an SSAP connection is closed");
+    debug!(event = "ssap_closed", %peer, user = user.as_deref(), why, "an SSAP connection is closed");
     for (id, subscription) in connection.subscriptions.drain() {
         connection.door.forget(&subscription.name, &connection.farewell);
         connection.door.handle.depart(SubscriberId(id), &connection.outlet);
@@ -97,7 +104,7 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<SsapSt
 
 impl SsapConnection {
     fn new(
-        writer: OwnedWriteHalf,
+        writer: WriteSide,
         peer: SocketAddr,
         door: Arc<SsapState>,
         outlet: Arc<NotificationOutlet>,
@@ -129,7 +136,7 @@ impl SsapConnection {
 
     async fn serve(
         &mut self,
-        mut reader: OwnedReadHalf,
+        mut reader: ReadSide,
         mut inlet: NotificationInlet,
         mut farewells: mpsc::Receiver<SubscriptionEnd>,
     ) -> Ended {
@@ -445,7 +452,7 @@ impl SsapConnection {
             return Ok(());
         }
         let began = Instant::now();
-        let written = timeout(WRITE_TIMEOUT, self.writer.write_all(self.out.as_bytes())).await;
+        let written = timeout(WRITE_TIMEOUT, write_out(&mut self.writer, self.out.as_bytes())).await;
         self.out.clear();
         self.out.shrink_to(READ_BYTES);
         self.wrote = Instant::now();
@@ -463,6 +470,11 @@ impl SsapConnection {
             }
         }
     }
+}
+
+async fn write_out(writer: &mut WriteSide, bytes: &[u8]) -> std::io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
 }
 
 /// The answer to the request that is to be answered next; never, if there is none.

@@ -8,13 +8,18 @@ pub(crate) mod terms;
 mod write;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use tidegate_http::{SecureStream, TlsDoor};
 use tidegate_wire_ssap::SsapHeader;
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tracing::info;
 
 use self::buffer::BufferRoom;
+use self::connection::Sides;
+use crate::access_policy::{AccessPolicy, Checked};
 use crate::counts::ConnectionKind;
 use crate::limits::SSAP_BUFFERS_BYTES_MAX;
 use crate::places::{AcceptTrouble, Places};
@@ -28,6 +33,7 @@ pub(crate) struct SsapState {
     /// For messages that are not whole yet.
     pub(crate) room: BufferRoom,
     places: Arc<Places>,
+    pub(crate) policy: Arc<dyn AccessPolicy>,
     /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
     /// subscribers, at most.
     subscriptions: Mutex<HashMap<String, mpsc::Sender<SubscriptionEnd>>>,
@@ -41,12 +47,12 @@ pub(crate) struct SubscriptionEnd {
 }
 
 impl SsapState {
-    pub(crate) fn new(handle: SpaceHandle, places: Arc<Places>) -> Self {
-        Self::with_room(handle, places, SSAP_BUFFERS_BYTES_MAX)
+    pub(crate) fn new(handle: SpaceHandle, places: Arc<Places>, policy: Arc<dyn AccessPolicy>) -> Self {
+        Self::with_room(handle, places, policy, SSAP_BUFFERS_BYTES_MAX)
     }
 
-    fn with_room(handle: SpaceHandle, places: Arc<Places>, bytes: usize) -> Self {
-        Self { handle, room: BufferRoom::new(bytes), places, subscriptions: Mutex::default() }
+    fn with_room(handle: SpaceHandle, places: Arc<Places>, policy: Arc<dyn AccessPolicy>, bytes: usize) -> Self {
+        Self { handle, room: BufferRoom::new(bytes), places, policy, subscriptions: Mutex::default() }
     }
 
     /// Tells the connection that has this subscription; false if there is none.
@@ -90,7 +96,7 @@ pub(crate) fn uuid() -> String {
     text
 }
 
-pub(crate) async fn serve(listener: &TcpListener, door: &Arc<SsapState>) {
+pub(crate) async fn serve(listener: &TcpListener, door: &Arc<SsapState>, tls: Option<&Arc<TlsDoor>>) {
     let mut trouble = AcceptTrouble::default();
     loop {
         match listener.accept().await {
@@ -98,15 +104,46 @@ pub(crate) async fn serve(listener: &TcpListener, door: &Arc<SsapState>) {
                 trouble.over();
                 // Without a place it is closed at once: there is nothing to answer yet.
                 if let Some(place) = door.places.take(ConnectionKind::Ssap, &door.handle.shared.counts) {
-                    let door = Arc::clone(door);
+                    let (door, tls) = (Arc::clone(door), tls.cloned());
                     tokio::spawn(async move {
-                        connection::attend(stream, peer, door).await;
+                        attend(stream, peer, door, tls).await;
                         drop(place);
                     });
                 }
             }
             Err(error) => trouble.failed("ssap", &error).await,
         }
+    }
+}
+
+async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<SsapState>, tls: Option<Arc<TlsDoor>>) {
+    let Some(tls) = tls else {
+        let _ = stream.set_nodelay(true);
+        let (reader, writer) = stream.into_split();
+        let sides = Sides { reader: Box::new(reader), writer: Box::new(writer) };
+        return connection::attend(sides, peer, door, None).await;
+    };
+    // Whoever speaks no TLS has words for nothing else, either.
+    let Ok(SecureStream { stream, user }) = tls.enter(stream).await else { return };
+    if let Some(name) = &user
+        && !is_user(&door, name.clone(), peer).await
+    {
+        return info!(event = "ssap_refused", %peer, user = name, "the certificate of an SSAP client names no user");
+    }
+    let (reader, writer) = tokio::io::split(stream);
+    let sides = Sides { reader: Box::new(reader), writer: Box::new(writer) };
+    connection::attend(sides, peer, door, user.map(Arc::from)).await;
+}
+
+/// Whether the name in a certificate is a user's.
+async fn is_user(door: &SsapState, name: String, peer: SocketAddr) -> bool {
+    let (reply, verdict) = oneshot::channel();
+    let told = Box::new(move |is_user| {
+        let _ = reply.send(is_user);
+    });
+    match door.policy.check_certificate(name, peer.ip(), told) {
+        Checked::Asked => verdict.await.unwrap_or(false),
+        Checked::Busy | Checked::Wait(_) => false,
     }
 }
 
@@ -127,12 +164,16 @@ mod tests {
         let service = crate::Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
         let places = std::sync::Arc::new(super::Places::new(8));
         // Room for one long message beside what is each connection's own.
-        let door =
-            std::sync::Arc::new(super::SsapState::with_room(service.handle(), places, 6 * super::buffer::READ_BYTES));
+        let door = std::sync::Arc::new(super::SsapState::with_room(
+            service.handle(),
+            places,
+            std::sync::Arc::new(crate::Everybody),
+            6 * super::buffer::READ_BYTES,
+        ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let own = std::sync::Arc::clone(&door);
-        let serving = tokio::spawn(async move { super::serve(&listener, &own).await });
+        let serving = tokio::spawn(async move { super::serve(&listener, &own, None).await });
         let long = format!(
             "<SSAP_message><node_id>kp</node_id><space_id>X</space_id><transaction_type>JOIN</transaction_type>\
              <message_type>REQUEST</message_type><transaction_id>1</transaction_id><parameter name=\"credentials\">{}</parameter></SSAP_message>",

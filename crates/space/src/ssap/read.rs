@@ -8,10 +8,10 @@ use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
 use tidegate_wire_ssap::{SsapHeader, Status, Transaction};
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
 
 use super::buffer::READ_BYTES;
+use super::connection::ReadSide;
 use super::plan::{Plan, PlanStep, ReplyForm, Rows, plan};
 use super::{subscription_name, uuid};
 use crate::limits::SSAP_LINGER_BYTES;
@@ -106,7 +106,7 @@ pub(super) fn understand(
 
 /// Takes what the other side still sends and throws it away, for a moment: else its system would throw away what it was
 /// told last.
-pub(super) async fn discard(mut reader: OwnedReadHalf, time: Duration) {
+pub(super) async fn discard(mut reader: ReadSide, time: Duration) {
     let mut piece = vec![0; READ_BYTES];
     let drain = async {
         for _ in 0..SSAP_LINGER_BYTES / READ_BYTES {

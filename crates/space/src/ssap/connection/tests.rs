@@ -1,6 +1,6 @@
 use oxrdf::{GraphNameRef, LiteralRef, NamedNodeRef, Quad, QuadRef};
 use tidegate_graph::SpaceLimits;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::Service;
@@ -19,10 +19,11 @@ async fn connection(service: &Service) -> (SsapConnection, NotificationInlet, Tc
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, peer) = listener.accept().await.unwrap();
-    let door = Arc::new(SsapState::new(service.handle(), Arc::new(crate::places::Places::new(8))));
+    let door =
+        Arc::new(SsapState::new(service.handle(), Arc::new(crate::places::Places::new(8)), Arc::new(crate::Everybody)));
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, _) = mpsc::channel(SSAP_FAREWELLS);
-    (SsapConnection::new(stream.into_split().1, peer, door, outlet, farewell), inlet, client)
+    (SsapConnection::new(Box::new(stream.into_split().1), peer, door, outlet, farewell), inlet, client)
 }
 
 impl SsapConnection {
