@@ -126,6 +126,7 @@ pub(super) fn connect_as(
     let properties: Vec<Property<'_>> = receive_max.map(Property::ReceiveMaximum).into_iter().collect();
     let packet = Connect {
         version: peer.version,
+        is_bridge: false,
         clean_start: stay == SessionLifetime::Clean,
         keep_alive: KEEP_ALIVE,
         properties: Properties::new(&properties),

@@ -45,6 +45,7 @@ impl PlainClient {
         let mut client = Self { socket, connection: MqttConnection::new(PEER.version, bounds) };
         let greeting = Connect {
             version: PEER.version,
+            is_bridge: false,
             clean_start: stay == SessionLifetime::Clean,
             keep_alive: packets::KEEP_ALIVE,
             properties: Properties::EMPTY,

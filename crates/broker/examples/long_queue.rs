@@ -125,6 +125,7 @@ impl Client {
         let mut client = Self { socket, input: Vec::new(), used: 0 };
         client.send(&Connect {
             version: VERSION,
+            is_bridge: false,
             clean_start: false,
             keep_alive: 0,
             properties: Properties::EMPTY,

@@ -52,6 +52,7 @@ fn talk(
     let expiry = [Property::SessionExpiry(86_400)];
     let connect = Connect {
         version: client.version,
+        is_bridge: false,
         clean_start: false,
         keep_alive: 0,
         properties: if client.version == Version::V5 { Properties::new(&expiry) } else { Properties::EMPTY },

@@ -69,6 +69,7 @@ impl Client {
         let properties = [Property::SessionExpiry(3600)];
         client.send(&Connect {
             version: Version::V5,
+            is_bridge: false,
             clean_start: false,
             keep_alive: 0,
             properties: Properties::new(&properties),

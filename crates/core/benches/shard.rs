@@ -49,6 +49,7 @@ impl Rig {
     fn connect(&mut self, client_id: &str) -> ConnId {
         let connect = Connect {
             version: Version::V311,
+            is_bridge: false,
             clean_start: true,
             keep_alive: 0,
             properties: Properties::EMPTY,

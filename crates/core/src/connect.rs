@@ -333,15 +333,21 @@ impl ShardState {
 #[inline]
 pub(crate) fn may(policy: &dyn Policy, identity: &Identity, client_id: &str, action: Action, topic: &str) -> bool {
     if topic.as_bytes().first() == Some(&b'$') {
-        // Nobody writes to `$SYS`, whatever the rules say.
+        // Nobody writes to `$SYS`, whatever the rules say, but a bridge of mosquitto's says there whether it is connected.
         if action == Action::Publish && (topic == "$SYS" || topic.starts_with("$SYS/")) {
-            return false;
+            return is_own_state(client_id, topic);
         }
         if is_own_notice(client_id, action, topic) {
             return true;
         }
     }
     policy.allows(identity, client_id, action, topic)
+}
+
+/// `$SYS/broker/connection/<client id>/state`: every mosquitto that bridges writes it, as its will, too. Under its own name only.
+fn is_own_state(client_id: &str, topic: &str) -> bool {
+    let name = topic.strip_prefix("$SYS/broker/connection/").and_then(|rest| rest.strip_suffix("/state"));
+    name == Some(client_id) && !client_id.contains(['/', '+', '#'])
 }
 
 /// The number that a client's messages carry: the same on every shard and after a restart. Two clients may share one;

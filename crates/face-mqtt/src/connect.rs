@@ -68,6 +68,7 @@ fn link(shard: &Shard, connect: &Connect<'_>, greeting: ConnackProperties) -> Fa
     let aliases = properties.topic_alias_maximum().unwrap_or(0).min(shard.settings().topic_alias_out_max);
     FaceLink {
         peer: Peer { version: connect.version, packet_bytes_max, diagnostics },
+        is_bridge: connect.is_bridge,
         greeting: Some(Box::new(greeting)),
         aliases_in: None,
         aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, shard.hasher(), shard.memory()))),
@@ -167,6 +168,7 @@ mod tests {
         let mut shard = Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7);
         let connect = Connect {
             version: Version::V311,
+            is_bridge: false,
             clean_start: true,
             keep_alive: 60,
             properties: Properties::EMPTY,

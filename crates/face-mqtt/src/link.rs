@@ -15,6 +15,8 @@ use crate::{reply, write};
 #[derive(Debug)]
 pub(crate) struct FaceLink {
     pub(crate) peer: Peer,
+    /// A broker that connects as a bridge, and can say so of no single subscription.
+    pub(crate) is_bridge: bool,
     /// What the CONNACK says if the client is let in; none once it was said.
     pub(crate) greeting: Option<Box<ConnackProperties>>,
     /// Topics that the client gave numbers to, if it did.

@@ -133,7 +133,16 @@ fn subscribe(shard: &mut Shard, conn: ConnId, packet: &Subscribe<'_>, moment: &M
         id: packet.properties.subscription_id(),
         wants_latest: packet.properties.user_properties().any(|(name, text)| name == CONFLATE && text == "latest"),
     };
-    shard.subscribe(conn, request, packet.subscriptions.iter(), moment.now());
+    let is_bridge = shard.face_mut::<FaceLink>(conn).is_some_and(|(link, _)| link.is_bridge);
+    let subscriptions = packet.subscriptions.iter().map(|mut subscription| {
+        if is_bridge {
+            // What came from the other broker does not go back to it, and what is retained here is retained there.
+            subscription.options.no_local = subscription.filter.group().is_none();
+            subscription.options.retain_as_published = true;
+        }
+        subscription
+    });
+    shard.subscribe(conn, request, subscriptions, moment.now());
 }
 
 /// The client says goodbye: its will is forgotten, unless it asks for it.

@@ -12,13 +12,15 @@ use crate::qos::QoS;
 use crate::reader::PacketReader;
 use crate::sink::Sink;
 use crate::topic;
-use crate::version::Version;
+use crate::version::{BRIDGE_BIT, Version};
 
 /// A client asks for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect<'a> {
     /// The version of this packet and of all that follow.
     pub version: Version,
+    /// True if a broker connects as a bridge, which it says by a bit of the protocol level before MQTT 5. Not in the standard.
+    pub is_bridge: bool,
     /// True if a session from before is to be forgotten; "clean session" before MQTT 5.
     pub clean_start: bool,
     /// Seconds after which a silent client counts as dead; 0 is never.
@@ -53,7 +55,7 @@ pub struct Will<'a> {
 impl<'a> Connect<'a> {
     pub(crate) fn read(header_flags: u8, mut body: PacketReader<'a>, limits: &Limits) -> Parse<Self> {
         let name = body.field()?;
-        let version = Version::of(name, body.u8()?).ok_or(violation!(
+        let (version, is_bridge) = Version::of(name, body.u8()?).ok_or(violation!(
             UnsupportedProtocolVersion,
             "unknown protocol name or level",
             "MQTT-3.1.2-2"
@@ -72,7 +74,7 @@ impl<'a> Connect<'a> {
         let password = if flags.password && !missing_in_v31(&body, version) { Some(body.field()?) } else { None };
         body.finish()?;
         let clean_start = flags.clean_start;
-        Ok(Self { version, clean_start, keep_alive, properties, client_id, will, user_name, password })
+        Ok(Self { version, is_bridge, clean_start, keep_alive, properties, client_id, will, user_name, password })
     }
 
     fn flags(&self) -> ConnectFlags {
@@ -130,7 +132,8 @@ impl Body for Connect<'_> {
     fn write_body(&self, _: Version, keep: KeptProperties, out: &mut impl Sink) {
         let version = self.version;
         out.put_field(version.protocol_name().as_bytes());
-        out.put_u8(version.level());
+        let bridge = if self.is_bridge && !version.is_v5() { BRIDGE_BIT } else { 0 };
+        out.put_u8(version.level() | bridge);
         out.put_u8(self.flags().byte());
         out.put_u16(self.keep_alive);
         if version.is_v5() {
@@ -227,11 +230,22 @@ mod tests {
     }
 
     #[test]
+    fn a_bridge_says_so_by_a_bit_of_the_level() {
+        for bytes in
+            [&b"\x10\x0d\x00\x04MQTT\x84\x02\x00\x0a\x00\x01b"[..], b"\x10\x0f\x00\x06MQIsdp\x83\x02\x00\x0a\x00\x01b"]
+        {
+            assert!(reads_and_writes(bytes).is_bridge);
+        }
+        assert!(!read(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x0a\x00\x01b").unwrap().is_bridge);
+    }
+
+    #[test]
     fn f008_unknown_names_and_levels_are_unsupported_versions() {
         for bytes in [
             &b"\x10\x0c\x00\x04MQTT\x06\x02\x00\x00\x00\x00"[..],
             b"\x10\x0c\x00\x04MQTT\x00\x02\x00\x00\x00\x00",
-            b"\x10\x0c\x00\x04MQTT\x84\x02\x00\x00\x00\x00",
+            b"\x10\x0c\x00\x04MQTT\x85\x02\x00\x00\x00\x00",
+            b"\x10\x0c\x00\x04MQTT\x86\x02\x00\x00\x00\x00",
             b"\x10\x0c\x00\x04mqtt\x04\x02\x00\x00\x00\x00",
             b"\x10\x0e\x00\x06MQIsdp\x04\x02\x00\x00\x00\x00",
             b"\x10\x0c\x00\x00MQTT\x04\x02\x00\x00\x00\x00",

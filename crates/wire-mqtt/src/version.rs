@@ -5,6 +5,10 @@
 
 use crate::reader::PacketReader;
 
+/// Set in the protocol level by a broker that connects as a bridge (mosquitto's `try_private`, its default): it wants none of
+/// its own messages back, and retained ones marked as such.
+pub(crate) const BRIDGE_BIT: u8 = 0x80;
+
 /// A version of MQTT. Ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
@@ -34,8 +38,15 @@ impl Version {
         }
     }
 
-    /// The version of a protocol name and level; the name must fit the level.
-    pub(crate) fn of(name: &[u8], level: u8) -> Option<Self> {
+    /// The version of a protocol name and level, and whether a bridge speaks; the name must fit the level. MQTT 5 has options
+    /// of a subscription for what the bit of bridges is for.
+    pub(crate) fn of(name: &[u8], level: u8) -> Option<(Self, bool)> {
+        let is_bridge = level & BRIDGE_BIT != 0;
+        let version = Self::of_level(name, level & !BRIDGE_BIT)?;
+        (!is_bridge || !version.is_v5()).then_some((version, is_bridge))
+    }
+
+    fn of_level(name: &[u8], level: u8) -> Option<Self> {
         match (name, level) {
             (b"MQIsdp", 3) => Some(Self::V31),
             (b"MQTT", 4) => Some(Self::V311),
@@ -62,7 +73,7 @@ pub fn version_of_connect(input: &[u8]) -> Option<Version> {
     }
     reader.varint().ok()?;
     let name = reader.field().ok()?;
-    Version::of(name, reader.u8().ok()?)
+    Version::of(name, reader.u8().ok()?).map(|(version, _)| version)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ fn connect(shard: &mut Shard, id: &str, how: u8, now: Timestamp) -> Option<ConnI
     let properties = if version == Version::V5 { Properties::new(&lasting) } else { Properties::EMPTY };
     let (clean_start, keep_alive) = (how & 8 != 0, u16::from(how >> 4));
     let connect = Connect {
-        version,
+        version, is_bridge: false,
         clean_start,
         keep_alive,
         properties,

@@ -333,6 +333,7 @@ mod tests {
             assert_eq!(shard_of(&client_id, 1), 0);
             let connect = Connect {
                 version: Version::V311,
+                is_bridge: false,
                 clean_start: false,
                 keep_alive: 0,
                 properties: Properties::EMPTY,

@@ -394,6 +394,7 @@ impl World {
         let properties = if client.version == Version::V5 { Properties::new(&expiry) } else { Properties::EMPTY };
         let connect = Connect {
             version: client.version,
+            is_bridge: false,
             clean_start: false,
             keep_alive: 0,
             properties,

@@ -84,6 +84,7 @@ pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
 pub(crate) fn connect_packet(version: Version, client_id: &str) -> Connect<'_> {
     Connect {
         version,
+        is_bridge: false,
         clean_start: true,
         keep_alive: 60,
         properties: Properties::EMPTY,

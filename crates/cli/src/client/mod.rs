@@ -172,6 +172,7 @@ impl BlockingClient {
         });
         let greeting = Connect {
             version: hello.version,
+            is_bridge: false,
             clean_start: hello.clean_start,
             keep_alive: hello.keep_alive,
             properties: Properties::new(&properties),

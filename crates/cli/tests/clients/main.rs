@@ -9,6 +9,7 @@
 
 mod broker;
 mod mosquitto;
+mod mosquitto_bridge;
 mod mqttjs;
 mod paho;
 mod rumqtt;

@@ -162,6 +162,7 @@ impl Net {
         });
         let connect = Connect {
             version: options.version,
+            is_bridge: false,
             clean_start: options.clean,
             keep_alive: options.keep_alive,
             properties: Properties::new(&options.properties),

@@ -317,6 +317,7 @@ impl End {
 fn greet(shard: &mut Shard, name: &str, now: Timestamp) -> Option<ConnId> {
     let connect = Connect {
         version: Version::V5,
+        is_bridge: false,
         clean_start: true,
         keep_alive: 0,
         properties: Properties::EMPTY,

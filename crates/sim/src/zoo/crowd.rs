@@ -220,6 +220,7 @@ impl Crowd {
         }
         let connect = Connect {
             version: peer(speaks).version,
+            is_bridge: false,
             clean_start: true,
             // Longer than any run: nobody has to ping.
             keep_alive: 1200,

@@ -17,6 +17,7 @@ fn connect(version: Version) -> Connect<'static> {
         Will { qos: QoS::AtLeastOnce, retain: true, properties: Properties::EMPTY, topic: "w", payload: b"dead" };
     Connect {
         version,
+        is_bridge: false,
         clean_start: true,
         keep_alive: 0,
         properties: Properties::EMPTY,

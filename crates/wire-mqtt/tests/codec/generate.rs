@@ -68,7 +68,7 @@ fn connect(version: Version) -> impl Strategy<Value = Connect<'static>> {
         let (clean_start, keep_alive, properties, client_id) = head;
         let clean_start = clean_start || client_id.is_empty();
         let password = password.filter(|_| version == Version::V5 || user_name.is_some());
-        Connect { version, clean_start, keep_alive, properties, client_id, will, user_name, password }
+        Connect { version, is_bridge: false, clean_start, keep_alive, properties, client_id, will, user_name, password }
     })
 }
 

@@ -53,6 +53,7 @@ impl World {
     fn join(&mut self, client_id: &str, version: Version, qos: u8, rate: f64) -> usize {
         let connect = Connect {
             version,
+            is_bridge: false,
             clean_start: true,
             keep_alive: 0,
             properties: Properties::EMPTY,

@@ -331,6 +331,7 @@ impl MqttSession {
         };
         let greeting = Connect {
             version,
+            is_bridge: false,
             clean_start: !self.was_up || config.client_id.is_empty(),
             keep_alive: config.keep_alive.max(1),
             properties: Properties::new(&list),
