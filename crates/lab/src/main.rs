@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tidegate_sim::experiment::{self, Experiment, Options};
 use tidegate_sim::report;
-use tidegate_sim::scenario::{self, Axis, BOOK, Problem, Scenario, Setting, Value};
+use tidegate_sim::scenario::{self, Axis, BOOK, ConfigEntry, ConfigProblem, Scenario};
 
 use clap::Parser;
 use tidegate_program::{MISUSE, Stop, Usage};
@@ -83,7 +83,7 @@ fn load(what: &str) -> Result<Scenario> {
     Scenario::read(&name, &text).map_err(|problems| refused(what, &problems))
 }
 
-fn refused(what: &str, problems: &[Problem]) -> anyhow::Error {
+fn refused(what: &str, problems: &[ConfigProblem]) -> anyhow::Error {
     let lines: Vec<String> = problems.iter().map(|problem| format!("{what}: {problem}")).collect();
     anyhow::anyhow!("{}", lines.join("\n       ")).context(Usage)
 }
@@ -98,7 +98,7 @@ fn configure(scenario: &mut Scenario, how: &HowArgs) -> Result<()> {
     }
     for text in &how.set {
         let Some((key, value)) = text.split_once('=') else { bail!("--set {text}: expected KEY=VALUE") };
-        scenario.set(key.trim(), Value::from_argument(value.trim()));
+        scenario.set(key.trim(), value.trim());
     }
     // A scenario of the book is sound; what is wrong now was set. Expectations about cases that are gone are gone, too.
     scenario.forget_lost_expectations();
@@ -116,10 +116,7 @@ fn sweep(scenario: &mut Scenario, vary: &[String], metric: Option<&str>) -> Resu
     scenario.axes.clear();
     for text in vary {
         let Some((key, values)) = text.split_once('=') else { bail!("--vary {text}: expected KEY=A,B,…") };
-        let point = |value: &str| {
-            let setting = Setting { path: key.to_owned(), value: Value::from_argument(value.trim()), line: 0 };
-            (value.trim().to_owned(), vec![setting])
-        };
+        let point = |value: &str| (value.trim().to_owned(), vec![ConfigEntry::flag("--vary", key, value.trim())]);
         scenario.axes.push(Axis { name: key.to_owned(), points: values.split(',').map(point).collect() });
     }
     scenario.name = format!("{}-sweep", scenario.name);

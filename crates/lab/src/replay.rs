@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use tidegate_core::trace::{MESSAGES_MAX, Trace};
 use tidegate_sim::experiment::Experiment;
 use tidegate_sim::report;
-use tidegate_sim::scenario::{Axis, Scenario, Setting, Value};
+use tidegate_sim::scenario::{Axis, ConfigEntry, Scenario};
 
 use crate::arguments::HowArgs;
 use tidegate_program::{Stop, Usage};
@@ -39,9 +39,9 @@ pub(super) fn run(path: &Path, how: &HowArgs) -> Result<u8> {
     );
     let mut scenario = Scenario::read("replay", SHIPPED).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
     scenario.title = format!("Replay of {}", path.file_name().unwrap_or_default().to_string_lossy());
-    scenario.set("run.duration", Value::from_argument(&format!("{seconds:.3}s")));
+    scenario.set("run.duration", &format!("{seconds:.3}s"));
     scenario.trace = Some(Arc::new(trace));
-    let (world, settings): (Vec<Setting>, Vec<Setting>) =
+    let (world, settings): (Vec<ConfigEntry>, Vec<ConfigEntry>) =
         settings(&how.set).context(Usage)?.into_iter().partition(|setting| WORLD.contains(&&*setting.path));
     // The reader is as fast in both columns: else they would not tell what the settings do.
     scenario.settings.extend(world);
@@ -71,7 +71,7 @@ fn load(path: &Path) -> Result<Trace> {
     Trace::read(&text).map_err(|problem| anyhow::anyhow!("{shown}: {problem}")).context(Usage)
 }
 
-fn settings(set: &[String]) -> Result<Vec<Setting>> {
+fn settings(set: &[String]) -> Result<Vec<ConfigEntry>> {
     let mut settings = Vec::new();
     for text in set {
         let Some((key, value)) = text.split_once('=') else { bail!("--set {text}: expected KEY=VALUE") };
@@ -79,7 +79,7 @@ fn settings(set: &[String]) -> Result<Vec<Setting>> {
         if !KEYS.split([',', ' ']).any(|known| known == key) {
             bail!("--set {key}: a replay knows {KEYS}");
         }
-        settings.push(Setting { path: key.to_owned(), value: Value::from_argument(value.trim()), line: 0 });
+        settings.push(ConfigEntry::flag("--set", key, value.trim()));
     }
     Ok(settings)
 }

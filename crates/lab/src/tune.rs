@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result};
 use tidegate_sim::experiment::{Experiment, with_interval};
-use tidegate_sim::scenario::{Axis, Scenario, Setting, Value};
+use tidegate_sim::scenario::{Axis, ConfigEntry, Scenario};
 use tidegate_sim::statistics::Estimate;
 
 use crate::arguments::HowArgs;
@@ -41,7 +41,7 @@ pub(super) fn run(how: &HowArgs) -> Result<u8> {
         let before = chosen.clone();
         for (number, (key, candidates, _)) in PARAMETERS.iter().enumerate() {
             // What the deployment fixes is not searched.
-            if base.settings.iter().any(|setting| setting.line == 0 && setting.path == *key) {
+            if base.settings.iter().any(|setting| setting.origin.position() == (0, 0) && setting.path == *key) {
                 continue;
             }
             let mut scenario = base.clone();
@@ -112,8 +112,8 @@ fn literal(value: &str) -> String {
     format!("{:?}", value.strip_suffix('%').map_or_else(|| number(value, 1.0), |text| number(text, 0.01)))
 }
 
-fn setting(path: &str, value: &str) -> Setting {
-    Setting { path: path.to_owned(), value: Value::from_argument(value), line: 0 }
+fn setting(path: &str, value: &str) -> ConfigEntry {
+    ConfigEntry::flag("--set", path, value)
 }
 
 /// The best candidate, if it is really better than the present one.

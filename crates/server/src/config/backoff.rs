@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_control::rhythm::{Enforcement, RhythmRule};
 use tidegate_core::settings::Rate;
 
-use super::setting::{ConfigValue, Setting};
-use super::units;
+use super::setting::Setting;
+use super::{ConfigValue, units};
 
 /// How publishers that break their rhythm are slowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,10 +15,9 @@
 use tidegate_core::classes::{CLASS_BYTES_MIN, CLASS_DELAY_MIN, Class};
 use tidegate_core::glob::Glob;
 
-use super::problem::{ConfigProblem, Origin};
-use super::setting::{ConfigValue, Setting, Size, Span, WholeNumber};
+use super::setting::{Setting, Size, Span, WholeNumber};
 use super::words::OnFullWord;
-use super::{ConfigEntry, Fields, has_field, names, suggest};
+use super::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, read_fields};
 
 /// Every field with its meaning.
 pub const FIELDS: Fields = &[
@@ -43,15 +42,9 @@ type Delay = Span<{ CLASS_DELAY_MIN.as_millis() as u64 }>;
 pub fn read(name: &str, at: &Origin, fields: &[ConfigEntry], problems: &mut Vec<ConfigProblem>) -> Option<Class> {
     let before = problems.len();
     let mut class = Class::new(name, 0);
-    for ConfigEntry { path, value, origin } in fields {
-        let key = format!("classes.{name}.{path}");
-        if !has_field(FIELDS, path) {
-            let hint = suggest::did_you_mean(path, names(FIELDS));
-            problems.push(ConfigProblem::of_key(origin, &key, "unknown key").with_hint(hint));
-        } else if let Err(expected) = set(&mut class, path, value) {
-            problems.push(ConfigProblem::of_key(origin, &key, format!("{value} does not fit: expected {expected}")));
-        }
-    }
+    read_fields(&format!("classes.{name}"), FIELDS, fields, problems, |field, value| {
+        set(&mut class, field, value).map_err(|expected| value.unfit(&expected))
+    });
     if !fields.iter().any(|field| field.path == "weight") {
         problems.push(ConfigProblem::of_key(at, &format!("classes.{name}"), "a class needs \"weight\""));
     }

@@ -4,11 +4,9 @@
 //! `TIDEGATE_SERVICE_HOST` when the service has this name); one with them that names no key is an error, because
 //! somebody meant it.
 
-use super::ConfigEntry;
 use super::file::hint_for_key;
 use super::keys::SettingKey;
-use super::problem::{ConfigProblem, Origin};
-use super::setting::ConfigValue;
+use super::{ConfigEntry, ConfigProblem, ConfigValue, Origin};
 
 const PREFIX: &str = "TIDEGATE_";
 

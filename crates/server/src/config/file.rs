@@ -4,16 +4,14 @@
 //! is reported at once. Which values fit their keys is not known here.
 
 use std::path::Path;
-use std::sync::Arc;
 
+use tidegate_settings::Document;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, SECTIONS, SettingKey};
 use super::map::{MapDirection, RawMap};
-use super::problem::{ConfigProblem, Origin};
-use super::setting::ConfigValue;
-use super::{ConfigEntry, suggest};
+use super::{ConfigEntry, ConfigProblem, ConfigValue, Origin, suggest};
 
 /// The settings, rules and maps of a file.
 #[derive(Debug, Default)]
@@ -32,13 +30,9 @@ pub(super) struct Contents {
 
 /// Reads the text of the file at `path`.
 pub(super) fn parse(path: &Path, text: &str) -> Contents {
-    let mut file = File { path: path.into(), text, contents: Contents::default() };
-    let (root, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let origin = file.origin(error.span().map_or(0, |span| span.start));
-        let problem = ConfigProblem { origin: Some(origin), ..ConfigProblem::general(error.message().trim()) };
-        file.contents.problems.push(problem);
-    }
+    let document = Document::of_file(path, text);
+    let (root, problems) = document.parse();
+    let mut file = File { document, contents: Contents { problems, ..Contents::default() } };
     for (section, value) in root.get_ref() {
         file.section(section, value);
     }
@@ -87,15 +81,14 @@ pub(super) fn looks_like_mosquitto(text: &str) -> bool {
 const CLASSES: &str = "classes";
 
 struct File<'a> {
-    path: Arc<Path>,
-    text: &'a str,
+    document: Document<'a>,
     contents: Contents,
 }
 
 impl File<'_> {
     fn section(&mut self, name: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) {
         let section = name.get_ref().as_ref();
-        let origin = self.origin(name.span().start);
+        let origin = self.document.origin(name.span().start);
         let Some(table) = value.get_ref().as_table() else {
             // A key before the first section, most likely one that belongs into it.
             let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(section));
@@ -117,7 +110,7 @@ impl File<'_> {
         }
         for (key, value) in table {
             let path = format!("{section}.{}", key.get_ref());
-            let origin = self.origin(key.span().start);
+            let origin = self.document.origin(key.span().start);
             if path == "security.rule" {
                 let rules = self.tables(&origin, &path, value);
                 self.contents.rules.extend(rules.into_iter().map(|(_, fields)| fields));
@@ -125,7 +118,7 @@ impl File<'_> {
                 let maps = self.tables(&origin, &path, value);
                 self.contents.maps.extend(maps.into_iter().map(|(at, fields)| RawMap { kind, at, fields }));
             } else if SettingKey::find(&path).is_some() {
-                self.contents.entries.push(ConfigEntry { path, value: value_of(value.get_ref()), origin });
+                self.contents.entries.push(self.document.entry(path, key, value));
             } else {
                 self.problem(ConfigProblem::of_key(&origin, &path, "unknown key").with_hint(hint_for_key(&path)));
             }
@@ -141,10 +134,10 @@ impl File<'_> {
         };
         let mut tables = Vec::new();
         for item in list {
-            let at = self.origin(item.span().start);
+            let at = self.document.origin(item.span().start);
             match item.get_ref().as_table() {
                 Some(table) => {
-                    let fields = self.fields(table);
+                    let fields = self.document.fields(table);
                     // The parser sorts fields by name; people look at the first line.
                     let first = fields.iter().min_by_key(|field| field.origin.position());
                     let at = first.map_or(at, |first| first.origin.clone());
@@ -159,7 +152,7 @@ impl File<'_> {
     /// `[classes.NAME]`: the name is the operator's, the fields are known.
     fn classes(&mut self, classes: &DeTable<'_>) {
         for (name, value) in classes {
-            let origin = self.origin(name.span().start);
+            let origin = self.document.origin(name.span().start);
             let path = name.get_ref().to_string();
             let Some(table) = value.get_ref().as_table() else {
                 let hint = "write [classes.NAME] and below it weight = 4".to_owned();
@@ -168,30 +161,14 @@ impl File<'_> {
                 );
                 continue;
             };
-            let fields = self.fields(table);
+            let fields = self.document.fields(table);
             let head = ConfigEntry { path, value: ConfigValue::Other("a section"), origin };
             self.contents.classes.push((head, fields));
         }
     }
 
-    fn fields(&self, table: &DeTable<'_>) -> Vec<ConfigEntry> {
-        let field = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| ConfigEntry {
-            path: key.get_ref().to_string(),
-            value: value_of(value.get_ref()),
-            origin: self.origin(key.span().start),
-        };
-        table.iter().map(field).collect()
-    }
-
     fn problem(&mut self, problem: ConfigProblem) {
         self.contents.problems.push(problem);
-    }
-
-    fn origin(&self, offset: usize) -> Origin {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Origin::File { path: Arc::clone(&self.path), line, column }
     }
 }
 
@@ -209,25 +186,6 @@ pub(super) fn hint_for_key(path: &str) -> Option<String> {
     let elsewhere = suggest::nearest(name, KEYS.iter().filter_map(|key| key.path.rsplit('.').next()))?;
     let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(elsewhere))?;
     Some(format!("did you mean \"{}\"?", home.path))
-}
-
-/// A TOML value as settings take it.
-pub(super) fn value_of(value: &DeValue<'_>) -> ConfigValue {
-    match value {
-        DeValue::String(text) => ConfigValue::Text(text.to_string()),
-        DeValue::Boolean(value) => ConfigValue::Boolean(*value),
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map_or(ConfigValue::Other("a number too large"), ConfigValue::Integer),
-        DeValue::Float(_) => ConfigValue::Other("a fraction"),
-        DeValue::Datetime(_) => ConfigValue::Other("a date"),
-        DeValue::Array(list) => {
-            let texts = list.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
-            texts
-                .collect::<Option<_>>()
-                .map_or(ConfigValue::Other("a list of other things than text"), ConfigValue::List)
-        }
-        DeValue::Table(_) => ConfigValue::Other("a section"),
-    }
 }
 
 #[cfg(test)]

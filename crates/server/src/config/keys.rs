@@ -11,9 +11,10 @@ use tidegate_core::settings::Settings;
 use tidegate_space::SpaceAdmission;
 use tracing::level_filters::LevelFilter;
 
+use super::ConfigValue;
 use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
 use super::map::{PrefixList, UserName};
-use super::setting::{Auto, ConfigValue, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
+use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
     AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord,
     Receiver, SecureDoor,
@@ -359,7 +360,7 @@ mod tests {
                 continue;
             }
             let written = toml::de::DeValue::parse(&shown).unwrap();
-            let value = super::super::file::value_of(written.get_ref());
+            let value = ConfigValue::of_toml(written.get_ref());
             let mut options = Options::default();
             assert!((key.set)(&mut options, &value, None).is_some(), "{} = {shown}", key.path);
             assert_eq!(options, Options::default(), "{}", key.path);

@@ -20,9 +20,8 @@ use tidegate_map::limits::{CHAIN_MAX, KEEP_MAX, RULES_MAX};
 use tidegate_map::{Emit, EmitOn, EmitRule, Ingest, IngestMode, IngestRule, MapFault, Prefixes};
 use tidegate_wire_mqtt::QoS;
 
-use super::problem::{ConfigProblem, Origin};
-use super::setting::{ConfigValue, Setting, WholeNumber};
-use super::{ConfigEntry, Fields, has_field, names, suggest};
+use super::setting::{Setting, WholeNumber};
+use super::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, read_fields, suggest};
 
 /// A rule as it stands in a file: its kind and its fields.
 #[derive(Clone, Debug)]
@@ -122,19 +121,9 @@ pub fn compile(raw: &[RawMap], prefixes: &PrefixList, problems: &mut Vec<ConfigP
     for RawMap { kind, at, fields } in raw {
         let before = problems.len();
         let mut rules = (IngestRule::default(), EmitRule::default());
-        for ConfigEntry { path, value, origin } in fields {
-            let key = format!("{}.{path}", kind.path());
-            if !has_field(kind.fields(), path) {
-                let hint = suggest::did_you_mean(path, names(kind.fields()));
-                problems.push(ConfigProblem::of_key(origin, &key, "unknown key").with_hint(hint));
-            } else if let Err(expected) = set(*kind, &mut rules, path, value) {
-                problems.push(ConfigProblem::of_key(
-                    origin,
-                    &key,
-                    format!("{value} does not fit: expected {expected}"),
-                ));
-            }
-        }
+        read_fields(kind.path(), kind.fields(), fields, problems, |field, value| {
+            set(*kind, &mut rules, field, value).map_err(|expected| value.unfit(&expected))
+        });
         for needed in kind.needed().iter().filter(|name| !fields.iter().any(|field| field.path == **name)) {
             problems.push(ConfigProblem::of_key(at, kind.path(), format!("a map needs \"{needed}\"")));
         }

@@ -10,12 +10,8 @@ mod environment;
 mod file;
 pub mod keys;
 pub mod map;
-mod problem;
 pub mod rule;
 mod search;
-pub mod setting;
-mod suggest;
-pub mod units;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -23,40 +19,10 @@ use std::path::{Path, PathBuf};
 
 use keys::{KEYS, Options, SettingKey};
 use map::Maps;
-pub use problem::{ConfigProblem, Origin, Problems};
 use rule::RuleSetting;
-use setting::ConfigValue;
 use tidegate_core::classes::Class;
-
-/// A value for a key, from somewhere.
-#[derive(Clone, Debug)]
-pub struct ConfigEntry {
-    /// Section and name.
-    pub path: String,
-    /// The value as it was written.
-    pub value: ConfigValue,
-    /// Where the value was written.
-    pub origin: Origin,
-}
-
-impl ConfigEntry {
-    /// A value from the command line.
-    pub fn flag(flag: &str, path: &str, value: &str) -> Self {
-        let origin = Origin::Flag(flag.to_owned());
-        Self { path: path.to_owned(), value: ConfigValue::Bare(value.to_owned()), origin }
-    }
-}
-
-/// The fields of an entry of a list, such as a rule, each with its meaning.
-pub type Fields = &'static [(&'static str, &'static str)];
-
-fn has_field(fields: Fields, name: &str) -> bool {
-    names(fields).any(|field| field == name)
-}
-
-fn names(fields: Fields) -> impl Iterator<Item = &'static str> + Clone {
-    fields.iter().map(|(name, _)| *name)
-}
+pub use tidegate_settings::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, Problems, setting, units};
+use tidegate_settings::{read_fields, suggest};
 
 /// Where to look for values.
 #[derive(Clone, Debug, Default)]
@@ -204,11 +170,7 @@ impl Loaded {
             return Some(ConfigProblem::of_key(origin, path, "unknown key").with_hint(file::hint_for_key(path)));
         };
         if (key.set)(&mut self.options, value, origin.folder()).is_none() {
-            return Some(ConfigProblem::of_key(
-                origin,
-                path,
-                format!("{value} does not fit: expected {}", (key.expected)()),
-            ));
+            return Some(ConfigProblem::of_key(origin, path, value.unfit(&(key.expected)())));
         }
         self.origins.insert(key.path, origin.clone());
         None

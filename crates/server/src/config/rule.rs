@@ -9,9 +9,7 @@
 
 use tidegate_wire_mqtt::{Limits, TopicFilter};
 
-use super::problem::{ConfigProblem, Origin};
-use super::setting::ConfigValue;
-use super::{ConfigEntry, Fields, has_field, names, suggest};
+use super::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, read_fields};
 
 /// Whom a rule concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +83,7 @@ impl RuleSetting {
     pub fn read(fields: &[ConfigEntry], problems: &mut Vec<ConfigProblem>) -> Option<Self> {
         let before = problems.len();
         let mut draft = RuleDraft::default();
-        for ConfigEntry { path, value, origin } in fields {
-            let key = format!("security.rule.{path}");
-            if !has_field(FIELDS, path) {
-                let hint = suggest::did_you_mean(path, names(FIELDS));
-                problems.push(ConfigProblem::of_key(origin, &key, "unknown key").with_hint(hint));
-            } else if let Err(message) = draft.set(path, value) {
-                problems.push(ConfigProblem::of_key(origin, &key, message));
-            }
-        }
+        read_fields("security.rule", FIELDS, fields, problems, |field, value| draft.set(field, value));
         let origin = fields.first().map_or(Origin::Default, |entry| entry.origin.clone());
         let given = |names: &[&str]| fields.iter().any(|entry| names.contains(&entry.path.as_str()));
         for required in [&["allow", "deny"][..], &["topic"]].iter().filter(|names| !given(names)) {
@@ -119,7 +109,7 @@ impl RuleDraft {
         match field {
             "anonymous" => match value {
                 ConfigValue::Boolean(true) => self.set_subject(RuleSubject::Anonymous),
-                _ => Err(format!("{value} does not fit: expected true")),
+                _ => Err(value.unfit("true")),
             },
             "user" => self.set_subject(RuleSubject::User(text(value)?)),
             "role" => self.set_subject(RuleSubject::Role(text(value)?)),

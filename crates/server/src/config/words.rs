@@ -9,7 +9,8 @@ use tidegate_space::Policy;
 use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
 
-use super::setting::{Auto, ConfigValue, Off, Or, Setting};
+use super::ConfigValue;
+use super::setting::{Auto, Off, Or, Setting};
 
 /// An address to listen on. Loopback unless another one is written, so that nothing is opened to the world by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

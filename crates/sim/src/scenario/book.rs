@@ -1,6 +1,6 @@
 //! The named scenarios that come with the program.
 
-use super::{Problem, Scenario};
+use super::{ConfigProblem, Scenario};
 
 macro_rules! book {
     ($($name:literal),+ $(,)?) => {
@@ -45,7 +45,7 @@ book![
 ];
 
 /// A scenario of the book by its name.
-pub fn named(name: &str) -> Option<Result<Scenario, Vec<Problem>>> {
+pub fn named(name: &str) -> Option<Result<Scenario, Vec<ConfigProblem>>> {
     let (name, text) = BOOK.iter().find(|(known, _)| *known == name)?;
     Some(Scenario::read(name, text))
 }

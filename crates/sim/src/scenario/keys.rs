@@ -2,9 +2,9 @@
 
 use tidegate_control::pacer::{DetectorRule, InitialRule, PacerConfig, Parameter, Preset};
 use tidegate_control::rhythm::RhythmRule;
+use tidegate_settings::ConfigValue;
+use tidegate_settings::suggest::did_you_mean;
 
-use super::suggest::did_you_mean;
-use super::value::Value;
 use crate::broker::{Interval, Order, Publishers};
 use crate::polling::{Algorithm, Baseline, Broker, Change, Count, Host, Polling, Service, StepChoice};
 
@@ -13,8 +13,12 @@ const FOREVER: &str = "never";
 
 /// What is wrong with a key that no world has.
 pub(super) fn unknown(path: &str, keys: &[&str]) -> String {
-    let hint = did_you_mean(path, keys.iter().copied()).unwrap_or_default();
-    format!("unknown key{hint}")
+    format!("unknown key{}", hint(path, keys.iter().copied()))
+}
+
+/// What may be meant by a name that is not known, as the end of a sentence.
+pub(super) fn hint<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    did_you_mean(wrong, known).map(|hint| format!("; {hint}")).unwrap_or_default()
 }
 
 /// A world's keys: each written once, with what it changes.
@@ -26,7 +30,7 @@ macro_rules! keys {
         pub const $list: &[&str] = &[$($key),+];
 
         /// Changes one thing of such a world.
-        pub(super) fn $set($world: &mut $World, $path: &str, $value: &Value) -> Result<(), String> {
+        pub(super) fn $set($world: &mut $World, $path: &str, $value: &ConfigValue) -> Result<(), String> {
             match $path {
                 $($key => $change,)+
                 _ => return Err(unknown($path, $list)),
@@ -51,8 +55,8 @@ keys! {
         "clients.alpha" => world.clients.alpha = value.number(1.1, 8.0)?,
         "clients.step" => {
             world.clients.step = match value {
-                Value::Text(text) if text == "matched" => StepChoice::Matched,
-                Value::Text(text) if text == "shipped" => StepChoice::Shipped,
+                _ if value.text() == Some("matched") => StepChoice::Matched,
+                _ if value.text() == Some("shipped") => StepChoice::Shipped,
                 _ => StepChoice::Fixed(
                     value.seconds(1e-6, 3600.0).map_err(|error| format!("{error}, or matched, or shipped"))?,
                 ),
@@ -104,7 +108,7 @@ keys! {
         "broker.permitted" => world.broker.permitted = Some(value.seconds(0.001, SECONDS_MAX)?),
         "broker.spread" => world.broker.spread = value.flag()?,
         "broker.shed_above" => {
-            let is_never = *value == Value::Text(FOREVER.to_owned());
+            let is_never = value.text() == Some(FOREVER);
             world.broker.shed_above = if is_never { f64::INFINITY } else { value.seconds(0.0, SECONDS_MAX)? };
         },
         "host.capacity" => world.host.capacity = value.rate(0.1, 1e7)?,
@@ -178,7 +182,7 @@ const OF_THE_POOL: [&str; 5] =
     ["broker.queue_items", "broker.denies", "broker.deadlines", "broker.reports_queue", "broker.permitted"];
 
 /// Changes one thing of a polling world, if its broker lets a scenario choose it.
-pub(super) fn set_polling(world: &mut Polling, path: &str, value: &Value) -> Result<(), String> {
+pub(super) fn set_polling(world: &mut Polling, path: &str, value: &ConfigValue) -> Result<(), String> {
     if world.broker.is_product && OF_THE_POOL.contains(&path) {
         return Err("the broker that ships decides this itself; choose another broker.preset".to_owned());
     }
@@ -188,7 +192,7 @@ pub(super) fn set_polling(world: &mut Polling, path: &str, value: &Value) -> Res
     change_polling(world, path, value)
 }
 
-fn set_dip(host: &mut Host, path: &str, value: &Value) -> Result<(), String> {
+fn set_dip(host: &mut Host, path: &str, value: &ConfigValue) -> Result<(), String> {
     let (mut from, mut length, mut factor) = match host.change {
         Change::Dip { from, length, factor } => (from, length, factor),
         _ => (300.0, 60.0, 0.1),
@@ -202,7 +206,7 @@ fn set_dip(host: &mut Host, path: &str, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn set_flap(host: &mut Host, path: &str, value: &Value) -> Result<(), String> {
+fn set_flap(host: &mut Host, path: &str, value: &ConfigValue) -> Result<(), String> {
     let (mut period, mut factor) = match host.change {
         Change::Flap { period, factor } => (period, factor),
         _ => (60.0, 0.3),
@@ -216,7 +220,7 @@ fn set_flap(host: &mut Host, path: &str, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn set_interval(interval: &mut Interval, path: &str, value: &Value) -> Result<(), String> {
+fn set_interval(interval: &mut Interval, path: &str, value: &ConfigValue) -> Result<(), String> {
     match (interval, path) {
         (Interval::Uniform(low, _), "publishers.interval_min") => *low = value.seconds(0.0, SECONDS_MAX)?,
         (Interval::Uniform(_, high), "publishers.interval_max") => *high = value.seconds(1e-6, SECONDS_MAX)?,
@@ -233,8 +237,8 @@ fn set_interval(interval: &mut Interval, path: &str, value: &Value) -> Result<()
 
 /// What of a pacer has no meaning of its own here. Whether it is readable is known now, whether it is in range when the
 /// clients are made.
-fn set_parameter(world: &mut Polling, parameter: Parameter, value: &Value) -> Result<(), String> {
-    let text = value.to_string();
+fn set_parameter(world: &mut Polling, parameter: Parameter, value: &ConfigValue) -> Result<(), String> {
+    let text = value.plain().unwrap_or_default();
     PacerConfig::default().set(parameter, &text).map_err(|error| format!("expected {}", error.allowed))?;
     world.clients.parameters.push((parameter, text));
     Ok(())

@@ -6,20 +6,18 @@
 mod book;
 mod keys;
 mod read;
-mod suggest;
 #[cfg(test)]
 mod tests;
-mod value;
 mod world;
 
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::trace::Trace;
+use tidegate_settings::Origin;
+pub use tidegate_settings::{ConfigEntry, ConfigProblem};
 
 pub use book::{BOOK, named};
 pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
-pub use value::Value;
 pub use world::World;
 
 use crate::broker::{self, Publishers};
@@ -46,7 +44,7 @@ pub struct Scenario {
     /// Only cases with this label are in it.
     pub plot_only: Option<String>,
     /// What differs from the default world.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<ConfigEntry>,
     /// What varies.
     pub axes: Vec<Axis>,
     /// What is expected.
@@ -66,23 +64,13 @@ pub enum WorldKind {
     Broker,
 }
 
-/// One changed setting.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
-    /// `clients.interval`
-    pub path: String,
-    pub value: Value,
-    /// Where it stands; 0 for one of the command line.
-    pub line: usize,
-}
-
 /// What varies: named points, each with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// The key, or `variant`.
     pub name: String,
     /// Label and settings.
-    pub points: Vec<(String, Vec<Setting>)>,
+    pub points: Vec<(String, Vec<ConfigEntry>)>,
 }
 
 /// What is expected of a metric in some of the cases.
@@ -95,7 +83,7 @@ pub struct Assert {
     pub place: Vec<(String, String)>,
     pub relation: Option<Relation>,
     /// Where it stands.
-    pub line: usize,
+    pub origin: Option<Origin>,
 }
 
 /// What is expected.
@@ -111,31 +99,12 @@ pub enum Relation {
     MoreThan(Vec<(String, String)>),
 }
 
-/// One mistake.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Where; 0 if it is not in the file.
-    pub line: usize,
-    pub key: String,
-    /// What is wrong.
-    pub text: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "line {}: ", self.line)?;
-        }
-        if self.key.is_empty() { f.write_str(&self.text) } else { write!(f, "{}: {}", self.key, self.text) }
-    }
-}
-
 /// A quick look has no case with more clients, and no more replications.
 const QUICK_CLIENTS_MAX: u32 = 50_000;
 const QUICK_REPLICATIONS: u32 = 3;
 
 /// Labels and settings of a point of the grid.
-type Point<'a> = (Vec<(String, String)>, Vec<&'a Setting>);
+type Point<'a> = (Vec<(String, String)>, Vec<&'a ConfigEntry>);
 
 /// One point of the grid.
 #[derive(Clone, Debug)]
@@ -167,7 +136,7 @@ impl Scenario {
     }
 
     /// Reads a scenario; the name is that of the file.
-    pub fn read(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
+    pub fn read(name: &str, text: &str) -> Result<Self, Vec<ConfigProblem>> {
         read::read(name, text)
     }
 
@@ -180,7 +149,7 @@ impl Scenario {
     }
 
     /// Changes a setting, as `--set` does; [`Scenario::check`] says whether it fits.
-    pub fn set(&mut self, path: &str, value: Value) {
+    pub fn set(&mut self, path: &str, value: &str) {
         // What the command line says holds for every case, also if a case says it in other words.
         const POPULATION: [&str; 2] = ["clients.count", "clients.load"];
         let is_same = |other: &str| other == path || (POPULATION.contains(&other) && POPULATION.contains(&path));
@@ -190,11 +159,11 @@ impl Scenario {
             }
         }
         self.axes.retain(|axis| !is_same(&axis.name));
-        self.settings.push(Setting { path: path.to_owned(), value, line: 0 });
+        self.settings.push(ConfigEntry::flag("--set", path, value));
     }
 
     /// Every case, in the order of the axes.
-    pub fn cases(&self) -> Result<Vec<Case>, Problem> {
+    pub fn cases(&self) -> Result<Vec<Case>, ConfigProblem> {
         let mut points: Vec<Point<'_>> = vec![(Vec::new(), Vec::new())];
         for axis in &self.axes {
             let mut next = Vec::new();
@@ -221,18 +190,20 @@ impl Scenario {
         Ok(cases)
     }
 
-    fn world_with(&self, varied: &[&Setting]) -> Result<World, Problem> {
-        let mut settings: Vec<&Setting> = self.settings.iter().chain(varied.iter().copied()).collect();
+    fn world_with(&self, varied: &[&ConfigEntry]) -> Result<World, ConfigProblem> {
+        let mut settings: Vec<&ConfigEntry> = self.settings.iter().chain(varied.iter().copied()).collect();
         // A preset first: the other keys of its section change it.
         settings.sort_by_key(|setting| !matches!(setting.path.as_str(), "broker.preset" | "publishers.interval"));
         let mut polling = Polling::default();
         let mut publishers = Publishers::default();
-        for Setting { path, value, line } in settings {
+        for ConfigEntry { path, value, origin } in settings {
+            // Who set it on the command line says so itself.
+            let place = Some(origin).filter(|origin| matches!(origin, Origin::Text { .. })).cloned();
             match self.world {
                 WorldKind::Polling => keys::set_polling(&mut polling, path, value),
                 WorldKind::Broker => keys::set_publishers(&mut publishers, path, value),
             }
-            .map_err(|text| Problem { line: *line, key: path.clone(), text })?;
+            .map_err(|text| problem(place, path, text))?;
         }
         let (warm_up, duration) = match self.world {
             WorldKind::Polling => (polling.warm_up, polling.duration),
@@ -240,7 +211,7 @@ impl Scenario {
         };
         if warm_up >= duration {
             let text = format!("{warm_up} s is not before the end of the run at {duration} s");
-            return Err(Problem { line: 0, key: "run.warm_up".to_owned(), text });
+            return Err(problem(None, "run.warm_up", text));
         }
         Ok(match self.world {
             WorldKind::Polling => World::Polling(Box::new(polling)),
@@ -264,7 +235,7 @@ impl Scenario {
     }
 
     /// Everything that is wrong with the values.
-    pub fn check(&self) -> Vec<Problem> {
+    pub fn check(&self) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
         if let Err(problem) = self.cases() {
             problems.push(problem);
@@ -272,14 +243,12 @@ impl Scenario {
         let known = |metric: &str| self.metrics().iter().any(|(name, _, _)| *name == metric);
         let hint = |metric: &str| {
             let names = self.metrics().iter().map(|(name, _, _)| *name);
-            suggest::did_you_mean(metric, names).unwrap_or_default()
+            keys::hint(metric, names)
         };
-        let mut metrics = vec![(0, &self.primary)];
-        metrics.extend(self.asserts.iter().map(|assert| (assert.line, &assert.metric)));
-        for (line, metric) in metrics {
+        let expected = self.asserts.iter().map(|assert| (assert.origin.clone(), &assert.metric));
+        for (origin, metric) in [(None, &self.primary)].into_iter().chain(expected) {
             if !known(metric) {
-                let text = format!("unknown metric{}", hint(metric));
-                problems.push(Problem { line, key: metric.clone(), text });
+                problems.push(problem(origin, metric, format!("unknown metric{}", hint(metric))));
             }
         }
         for assert in &self.asserts {
@@ -290,10 +259,14 @@ impl Scenario {
                     .any(|known| &known.name == axis && known.points.iter().any(|(name, _)| name == label));
                 if !exists {
                     let text = format!("no case has {axis} = {label}");
-                    problems.push(Problem { line: assert.line, key: "assert.where".to_owned(), text });
+                    problems.push(problem(assert.origin.clone(), "assert.where", text));
                 }
             }
         }
         problems
     }
+}
+
+fn problem(origin: Option<Origin>, key: &str, message: String) -> ConfigProblem {
+    ConfigProblem { origin, key: Some(key.to_owned()), ..ConfigProblem::general(message) }
 }

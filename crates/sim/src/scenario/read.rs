@@ -1,12 +1,11 @@
 //! From the text of a scenario to a [`Scenario`]: every problem at once, each with its line.
 
+use tidegate_settings::{ConfigEntry, ConfigProblem, ConfigValue, Document, Origin};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{POLLING_KEYS, PUBLISHER_KEYS, unknown};
-use super::suggest::did_you_mean;
-use super::value::Value;
-use super::{Assert, Axis, Problem, Relation, Scenario, Setting, WorldKind};
+use super::keys::{POLLING_KEYS, PUBLISHER_KEYS, hint, unknown};
+use super::{Assert, Axis, Relation, Scenario, WorldKind};
 
 const TOP: &[&str] = &[
     "version",
@@ -23,13 +22,10 @@ const TOP: &[&str] = &[
     "plot_only",
 ];
 
-pub(super) fn read(name: &str, text: &str) -> Result<Scenario, Vec<Problem>> {
-    let mut reader = Reader { text, problems: Vec::new(), scenario: Scenario::empty(name) };
-    let (root, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let line = reader.line(error.span().map_or(0, |span| span.start));
-        reader.problems.push(Problem { line, key: String::new(), text: error.message().trim().to_owned() });
-    }
+pub(super) fn read(name: &str, text: &str) -> Result<Scenario, Vec<ConfigProblem>> {
+    let document = Document::of_text(text);
+    let (root, problems) = document.parse();
+    let mut reader = Reader { document, problems, scenario: Scenario::empty(name) };
     // The world decides which keys there are.
     for (key, value) in root.get_ref() {
         if key.get_ref() == "world" {
@@ -39,8 +35,8 @@ pub(super) fn read(name: &str, text: &str) -> Result<Scenario, Vec<Problem>> {
     for (key, value) in root.get_ref() {
         reader.entry(key, value);
     }
-    reader.problems.sort_by_key(|problem| problem.line);
-    reader.scenario.settings.sort_by_key(|setting| setting.line);
+    reader.problems.sort_by_key(|problem| problem.origin.as_ref().map(Origin::position));
+    reader.scenario.settings.sort_by_key(|setting| setting.origin.position());
     // The parser sorts by name; tables read better with the algorithms side by side.
     reader.scenario.axes.sort_by_key(|axis| axis.name == "variant");
     if reader.problems.is_empty() {
@@ -50,8 +46,8 @@ pub(super) fn read(name: &str, text: &str) -> Result<Scenario, Vec<Problem>> {
 }
 
 struct Reader<'a> {
-    text: &'a str,
-    problems: Vec<Problem>,
+    document: Document<'a>,
+    problems: Vec<ConfigProblem>,
     scenario: Scenario,
 }
 
@@ -59,13 +55,8 @@ type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Item<'a> = Spanned<DeValue<'a>>;
 
 impl Reader<'_> {
-    fn line(&self, offset: usize) -> usize {
-        self.text.get(..offset).unwrap_or(self.text).matches('\n').count() + 1
-    }
-
     fn problem(&mut self, offset: usize, key: &str, text: impl Into<String>) {
-        let line = self.line(offset);
-        self.problems.push(Problem { line, key: key.to_owned(), text: text.into() });
+        self.problems.push(ConfigProblem::of_key(&self.document.origin(offset), key, text));
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -91,48 +82,48 @@ impl Reader<'_> {
             ("world", _) => {}
             (_, DeValue::Table(table)) if !TOP.contains(&name) => {
                 for (inner, value) in table {
-                    self.setting(&format!("{name}.{}", inner.get_ref()), inner.span().start, value);
+                    self.setting(self.document.entry(format!("{name}.{}", inner.get_ref()), inner, value));
                 }
             }
             _ if TOP.contains(&name) => self.top(name, value),
             _ => {
                 let sections = self.keys().iter().filter_map(|key| key.split('.').next());
-                let hint = did_you_mean(name, TOP.iter().copied().chain(sections)).unwrap_or_default();
-                self.problem(key.span().start, name, format!("unknown key{hint}"));
+                let text = format!("unknown key{}", hint(name, TOP.iter().copied().chain(sections)));
+                self.problem(key.span().start, name, text);
             }
         }
     }
 
     fn top(&mut self, name: &str, value: &Item<'_>) {
         let at = value.span().start;
-        let read = value_of(value.get_ref());
+        let read = ConfigValue::of_toml(value.get_ref());
         let scenario = &mut self.scenario;
         let result = match (name, &read) {
-            ("title", Some(Value::Text(text))) => {
+            ("title", ConfigValue::Text(text)) => {
                 scenario.title.clone_from(text);
                 Ok(())
             }
-            ("question", Some(Value::Text(text))) => {
+            ("question", ConfigValue::Text(text)) => {
                 scenario.question.clone_from(text);
                 Ok(())
             }
-            ("primary", Some(Value::Text(text))) => {
+            ("primary", ConfigValue::Text(text)) => {
                 scenario.primary.clone_from(text);
                 Ok(())
             }
-            ("plot", Some(value)) => value
+            ("plot", value) => value
                 .one_of(&[("timeline", "timeline"), ("trace", "trace")])
                 .map(|plot| scenario.plot = Some(plot.to_owned())),
-            ("plot_only", Some(Value::Text(text))) => {
+            ("plot_only", ConfigValue::Text(text)) => {
                 scenario.plot_only = Some(text.clone());
                 Ok(())
             }
-            ("world", Some(value)) => value
+            ("world", value) => value
                 .one_of(&[("polling", WorldKind::Polling), ("broker", WorldKind::Broker)])
                 .map(|world| scenario.world = world),
-            ("version", Some(value)) => value.count(1, 1).map(|_| ()),
-            ("replications", Some(value)) => value.count(1, 10_000).map(|count| scenario.replications = count),
-            ("seed", Some(value)) => value.count(0, u32::MAX).map(|seed| scenario.seed = seed.into()),
+            ("version", value) => value.count(1, 1).map(|_| ()),
+            ("replications", value) => value.count(1, 10_000).map(|count| scenario.replications = count),
+            ("seed", value) => value.count(0, u32::MAX).map(|seed| scenario.seed = seed.into()),
             _ => Err("expected another kind of value".to_owned()),
         };
         if let Err(text) = result {
@@ -140,17 +131,15 @@ impl Reader<'_> {
         }
     }
 
-    fn setting(&mut self, path: &str, at: usize, value: &Item<'_>) {
-        if !self.keys().contains(&path) {
-            return self.problem(at, path, unknown(path, self.keys()));
-        }
-        match value_of(value.get_ref()) {
-            Some(value) => {
-                let line = self.line(at);
-                self.scenario.settings.push(Setting { path: path.to_owned(), value, line });
-            }
-            None => self.problem(at, path, "expected a text, a number, true or false"),
-        }
+    fn setting(&mut self, entry: ConfigEntry) {
+        let problem = if !self.keys().contains(&entry.path.as_str()) {
+            unknown(&entry.path, self.keys())
+        } else if entry.value.plain().is_none() {
+            "expected a text, a number, true or false".to_owned()
+        } else {
+            return self.scenario.settings.push(entry);
+        };
+        self.problems.push(ConfigProblem::of_key(&entry.origin, &entry.path, problem));
     }
 
     /// `key` and `values`: one axis.
@@ -163,7 +152,7 @@ impl Reader<'_> {
                 ("key", DeValue::String(text)) if self.keys().contains(&text.as_ref()) => name = text.to_string(),
                 ("key", DeValue::String(text)) => self.problem(value.span().start, text, unknown(text, self.keys())),
                 ("values", DeValue::Array(list)) => {
-                    points = list.iter().filter_map(|value| value_of(value.get_ref())).collect();
+                    points = list.iter().map(|value| ConfigValue::of_toml(value.get_ref())).collect::<Vec<_>>();
                 }
                 (other, _) => self.problem(key.span().start, other, "expected key and values"),
             }
@@ -174,24 +163,23 @@ impl Reader<'_> {
         if name.is_empty() || points.is_empty() {
             return self.problem(at, "vary", "expected a key and a list of values");
         }
-        let line = self.line(at);
-        let points =
-            points.into_iter().map(|value| (value.to_string(), vec![Setting { path: name.clone(), value, line }]));
-        self.scenario.axes.push(Axis { name: name.clone(), points: points.collect() });
+        let origin = self.document.origin(at);
+        let entry = |value| ConfigEntry { path: name.clone(), value, origin: origin.clone() };
+        let points = points.into_iter().filter_map(|value| Some((value.plain()?, vec![entry(value)]))).collect();
+        self.scenario.axes.push(Axis { name, points });
     }
 
     /// A name and settings: one point of the axis `variant`.
     fn variant(&mut self, item: &Item<'_>, table: &DeTable<'_>) {
         let (mut name, mut settings) = (String::new(), Vec::new());
-        for (key, value) in table {
-            let path = key.get_ref().as_ref();
-            let line = self.line(key.span().start);
-            match (path, value_of(value.get_ref())) {
-                ("name", Some(Value::Text(text))) => name = text,
-                (_, Some(value)) if self.keys().contains(&path) => {
-                    settings.push(Setting { path: path.to_owned(), value, line });
+        for entry in self.document.fields(table) {
+            match (entry.path.as_str(), entry.value.text()) {
+                ("name", Some(text)) => text.clone_into(&mut name),
+                (path, _) if self.keys().contains(&path) && entry.value.plain().is_some() => settings.push(entry),
+                (path, _) => {
+                    let text = unknown(path, self.keys());
+                    self.problems.push(ConfigProblem::of_key(&entry.origin, path, text));
                 }
-                _ => self.problem(key.span().start, path, unknown(path, self.keys())),
             }
         }
         if name.is_empty() {
@@ -204,21 +192,25 @@ impl Reader<'_> {
     }
 
     fn assertion(&mut self, item: &Item<'_>, table: &DeTable<'_>) {
-        let mut assert = Assert { line: self.line(item.span().start), ..Assert::default() };
+        let mut assert = Assert { origin: Some(self.document.origin(item.span().start)), ..Assert::default() };
         for (key, value) in table {
             let at = key.span().start;
-            match (key.get_ref().as_ref(), value.get_ref(), value_of(value.get_ref())) {
-                ("says", _, Some(Value::Text(text))) => assert.says = text,
-                ("metric", _, Some(Value::Text(text))) => assert.metric = text,
-                ("min", _, Some(Value::Number(number))) => assert.relation = Some(Relation::AtLeast(number)),
-                ("max", _, Some(Value::Number(number))) => assert.relation = Some(Relation::AtMost(number)),
+            match (key.get_ref().as_ref(), value.get_ref(), ConfigValue::of_toml(value.get_ref())) {
+                ("says", _, ConfigValue::Text(text)) => assert.says = text,
+                ("metric", _, ConfigValue::Text(text)) => assert.metric = text,
+                ("min", _, value) if value.as_number().is_some() => {
+                    assert.relation = value.as_number().map(Relation::AtLeast);
+                }
+                ("max", _, value) if value.as_number().is_some() => {
+                    assert.relation = value.as_number().map(Relation::AtMost);
+                }
                 ("less_than", DeValue::Table(place), _) => assert.relation = Some(Relation::LessThan(labels(place))),
                 ("more_than", DeValue::Table(place), _) => assert.relation = Some(Relation::MoreThan(labels(place))),
                 ("where", DeValue::Table(place), _) => assert.place = labels(place),
                 (other, ..) => {
                     let names = ["says", "metric", "min", "max", "less_than", "more_than", "where"];
-                    let hint = did_you_mean(other, names).unwrap_or_default();
-                    self.problem(at, other, format!("unknown key, or not its kind of value{hint}"));
+                    let text = format!("unknown key, or not its kind of value{}", hint(other, names));
+                    self.problem(at, other, text);
                 }
             }
         }
@@ -230,16 +222,6 @@ impl Reader<'_> {
 }
 
 fn labels(table: &DeTable<'_>) -> Vec<(String, String)> {
-    let text = |value: &Item<'_>| value_of(value.get_ref()).map(|value| value.to_string()).unwrap_or_default();
+    let text = |value: &Item<'_>| ConfigValue::of_toml(value.get_ref()).plain().unwrap_or_default();
     table.iter().map(|(key, value)| (key.get_ref().to_string(), text(value))).collect()
-}
-
-fn value_of(value: &DeValue<'_>) -> Option<Value> {
-    Some(match value {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Boolean(flag) => Value::Flag(*flag),
-        DeValue::Integer(number) => Value::Number(i64::from_str_radix(number.as_str(), number.radix()).ok()? as f64),
-        DeValue::Float(number) => Value::Number(number.as_str().parse().ok()?),
-        _ => return None,
-    })
 }

@@ -55,13 +55,13 @@ fn axes_make_a_grid_and_variants_are_bundles() {
 #[test]
 fn the_command_line_has_the_last_word() {
     let mut scenario = Scenario::read("t", "[[vary]]\nkey = \"clients.load\"\nvalues = [0.5, 2]\n").unwrap();
-    scenario.set("clients.load", Value::from_argument("3"));
+    scenario.set("clients.load", "3");
     assert_eq!(scenario.cases().unwrap().len(), 1);
     let mut by_count = Scenario::read("t", "[[vary]]\nkey = \"clients.load\"\nvalues = [0.5, 2]\n").unwrap();
-    by_count.set("clients.count", Value::from_argument("7"));
+    by_count.set("clients.count", "7");
     let cases = by_count.cases().unwrap();
     let World::Polling(config) = &cases[0].world else { panic!("polling is the default") };
     assert_eq!((cases.len(), config.clients_count()), (1, 7));
-    scenario.set("clients.load", Value::from_argument("many"));
+    scenario.set("clients.load", "many");
     assert_eq!(scenario.check()[0].to_string(), "clients.load: expected a number without quotes");
 }

@@ -4,66 +4,12 @@
 //! same form. Ranges are part of the type, so the table of keys says everything about a key. Zero is a number like any
 //! other: what may be without a limit says so with the word `unlimited`.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::units;
-
-/// A value as it was written.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConfigValue {
-    /// A string of TOML.
-    Text(String),
-    /// A number of TOML.
-    Integer(i64),
-    /// A boolean of TOML.
-    Boolean(bool),
-    /// From the environment or a flag, where everything is text.
-    Bare(String),
-    /// A list of strings of TOML.
-    List(Vec<String>),
-    /// Something no setting takes (a date, a fraction), by the name of its type.
-    Other(&'static str),
-}
-
-impl ConfigValue {
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) | Self::Bare(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn integer(&self) -> Option<i64> {
-        match self {
-            Self::Integer(number) => Some(*number),
-            Self::Bare(text) => text.trim().parse().ok(),
-            _ => None,
-        }
-    }
-
-    fn boolean(&self) -> Option<bool> {
-        match self {
-            Self::Boolean(value) => Some(*value),
-            Self::Bare(text) => text.trim().parse().ok(),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for ConfigValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) | Self::Bare(text) => write!(f, "{text:?}"),
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::Boolean(value) => write!(f, "{value}"),
-            Self::List(list) => write!(f, "{list:?}"),
-            Self::Other(kind) => write!(f, "({kind})"),
-        }
-    }
-}
+use crate::units;
+use crate::value::ConfigValue;
 
 /// A kind of setting.
 pub trait Setting: Sized {
@@ -190,6 +136,7 @@ impl<const MIN: u64, const MAX: u64> Setting for Span<MIN, MAX> {
 
 /// A word that may stand instead of a value.
 pub trait Word {
+    /// As it is written.
     const NAME: &'static str;
 }
 

@@ -4,12 +4,12 @@
 //! been sorted, because people bring names from other brokers (`max_connections` for `connections_max`).
 
 /// The candidate that was probably meant, if one is near enough.
-pub(super) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |candidate: &&str| distance(wrong, candidate).min(distance(&sorted(wrong), &sorted(candidate)));
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let best = *candidates.iter().min_by_key(|candidate| near(candidate))?;
-    // A third of the name may be wrong; more is another name.
-    if near(&best) <= wrong.chars().count().max(3) / 3 {
+    // A third of the name may be wrong, to the nearest letter; more is another name.
+    if near(&best) <= (wrong.chars().count().max(2) + 1) / 3 {
         return Some(best);
     }
     // Or it is the beginning of a name, up to the end of a word.
@@ -18,7 +18,7 @@ pub(super) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a 
 }
 
 /// The sentence to append to an error; empty if nothing is near.
-pub(super) fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(wrong, candidates).map(|name| format!("did you mean \"{name}\"?"))
 }
 
@@ -49,5 +49,7 @@ mod tests {
         assert_eq!(near("packet_bytes"), Some("packet_bytes_max"));
         assert_eq!(near("packet"), Some("packet_bytes_max"));
         assert_eq!(near("colour"), None);
+        assert_eq!(nearest("clients.intervall", ["clients.alpha", "clients.interval"]), Some("clients.interval"));
+        assert_eq!(nearest("stail", ["stale", "load"]), Some("stale"));
     }
 }

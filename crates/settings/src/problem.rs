@@ -23,6 +23,13 @@ pub enum Origin {
         /// The column, in characters.
         column: usize,
     },
+    /// A text that its reader names; lines and columns count from 1.
+    Text {
+        /// The line.
+        line: usize,
+        /// The column, in characters.
+        column: usize,
+    },
     /// An environment variable, by name.
     Environment(String),
     /// The command line, by flag.
@@ -33,7 +40,7 @@ impl Origin {
     /// Line and column; the beginning for what is in no file.
     pub fn position(&self) -> (usize, usize) {
         match self {
-            Self::File { line, column, .. } => (*line, *column),
+            Self::File { line, column, .. } | Self::Text { line, column } => (*line, *column),
             _ => (0, 0),
         }
     }
@@ -52,6 +59,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),
+            Self::Text { line, .. } => write!(f, "line {line}"),
             Self::Environment(name) => write!(f, "environment {name}"),
             Self::Flag(flag) => write!(f, "flag {flag}"),
         }
