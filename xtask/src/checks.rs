@@ -96,8 +96,8 @@ fn lists(toolchains: &str, version: &str) -> bool {
         .any(|line| line.strip_prefix(version).is_some_and(|rest| rest.starts_with('-') || rest.starts_with('.')))
 }
 
-/// Crates that run where there is no operating system. Not `wire-ssap`, because its reader of XML (quick-xml) needs `std`.
-const WITHOUT_STD: &[&str] = &["tidegate-control", "tidegate-wire-mqtt"];
+/// Crates that run where there is no operating system; of the client all that decides.
+const WITHOUT_STD: &[&str] = &["tidegate-control", "tidegate-wire-mqtt", "tidegate-wire-ssap", "tidegate-client"];
 /// A processor with atomic operations, and one without.
 const BARE_TARGETS: &[&str] = &["thumbv7em-none-eabi", "riscv32imc-unknown-none-elf"];
 
@@ -111,7 +111,7 @@ fn without_std() -> Outcome {
     let (here, missing): (Vec<&str>, Vec<&str>) = BARE_TARGETS.iter().partition(|target| is_there(target));
     for target in here {
         let mut check = cargo();
-        check.args(["check", "--lib", "--locked", "--quiet", "--target", target]);
+        check.args(["check", "--lib", "--no-default-features", "--locked", "--quiet", "--target", target]);
         for package in WITHOUT_STD {
             check.args(["--package", package]);
         }

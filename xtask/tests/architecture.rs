@@ -11,7 +11,7 @@ use std::process::Command;
 const PURE: &[(&str, &[&str])] = &[
     ("control", &["libm", "rand_core", "siphasher"]),
     ("wire-mqtt", &[]),
-    ("wire-ssap", &["memchr", "quick-xml"]),
+    ("wire-ssap", &["memchr"]),
     (
         "graph",
         &[

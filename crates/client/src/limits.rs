@@ -1,6 +1,6 @@
 //! Every maximum of the client.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// Persistent queries of one connection to a space.
 pub const WATCHES_MAX: usize = 100_000;

@@ -1,6 +1,8 @@
 //! What the broker says: answers and indications, in the very order and without the space that clients expect.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::{String, ToString};
 
 use crate::fault::SsapFault;
 use crate::header::{Kind, SsapHeader, Status, Transaction};

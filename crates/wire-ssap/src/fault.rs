@@ -1,6 +1,8 @@
 //! What is wrong with a message.
 
-use std::fmt;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
 
 use crate::header::{SsapHeader, Status};
 
@@ -44,16 +46,10 @@ impl SsapFault {
     }
 }
 
-impl From<quick_xml::Error> for SsapFault {
-    fn from(error: quick_xml::Error) -> Self {
-        Self::broken(format!("not well-formed: {error}"))
-    }
-}
-
 impl fmt::Display for SsapFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.status, self.detail)
     }
 }
 
-impl std::error::Error for SsapFault {}
+impl core::error::Error for SsapFault {}

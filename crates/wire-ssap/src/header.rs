@@ -1,6 +1,7 @@
 //! What every message begins with, and the words of the protocol.
 
-use std::fmt;
+use alloc::boxed::Box;
+use core::fmt;
 
 /// The five elements that every message has. Answers repeat those of their request unchanged: clients compare them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

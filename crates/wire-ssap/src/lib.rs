@@ -1,5 +1,8 @@
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
+
+extern crate alloc;
 
 mod answer;
 mod fault;

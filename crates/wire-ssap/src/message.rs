@@ -1,11 +1,14 @@
 //! A message as it is: header and parameters, before anybody asks what they mean.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
 
 use crate::fault::SsapFault;
 use crate::header::SsapHeader;
 use crate::limits::{HEADER_BYTES_MAX, PARAMETERS_MAX};
-use crate::xml::{self, XmlDocument, XmlStep};
+use crate::xml::{StartTag, XmlDocument, XmlStep};
 
 /// A well-formed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub struct Parameter<'a> {
 impl<'a> SsapMessage<'a> {
     /// Reads the bytes of one message, as [`Scanner`](crate::Scanner) found them.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, SsapFault> {
-        let text = std::str::from_utf8(bytes).map_err(|_| SsapFault::broken("not UTF-8"))?;
+        let text = core::str::from_utf8(bytes).map_err(|_| SsapFault::broken("not UTF-8"))?;
         if let Some(forbidden) = text.bytes().find(|byte| *byte < b' ' && !byte.is_ascii_whitespace()) {
             return Err(SsapFault::broken(format!("the character {forbidden:#04x} is not allowed in XML")));
         }
@@ -44,7 +47,7 @@ impl<'a> SsapMessage<'a> {
         let mut document = XmlDocument::new(text);
         loop {
             match document.next()? {
-                Some(XmlStep::Open(root)) if root.name().as_ref() == b"SSAP_message" => break,
+                Some(XmlStep::Open(root)) if root.name() == "SSAP_message" => break,
                 Some(XmlStep::Open(_)) => return Err(SsapFault::syntax("the root is not SSAP_message")),
                 Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
                 _ => return Err(SsapFault::broken("no message")),
@@ -52,8 +55,8 @@ impl<'a> SsapMessage<'a> {
         }
         while let Some(XmlStep::Open(start)) = Self::next_child(&mut document)? {
             let name = start.local_name();
-            let Some(field) = self.field(name.as_ref()) else {
-                if name.as_ref() == b"parameter" {
+            let Some(field) = self.field(name) else {
+                if name == "parameter" {
                     self.read_parameter(&start, &mut document)?;
                 } else {
                     // Integrity checks and what else there may be.
@@ -62,7 +65,7 @@ impl<'a> SsapMessage<'a> {
                 continue;
             };
             if !field.is_empty() {
-                return Err(SsapFault::syntax(format!("<{}> twice", String::from_utf8_lossy(name.as_ref()))));
+                return Err(SsapFault::syntax(format!("<{name}> twice")));
             }
             let value = document.text()?;
             let value = value.trim();
@@ -85,27 +88,23 @@ impl<'a> SsapMessage<'a> {
         }
     }
 
-    fn field(&mut self, name: &[u8]) -> Option<&mut Box<str>> {
+    fn field(&mut self, name: &str) -> Option<&mut Box<str>> {
         let header = &mut self.header;
         Some(match name {
-            b"transaction_type" => &mut header.transaction_type,
-            b"message_type" => &mut header.message_type,
-            b"transaction_id" => &mut header.transaction_id,
-            b"node_id" => &mut header.node_id,
-            b"space_id" => &mut header.space_id,
+            "transaction_type" => &mut header.transaction_type,
+            "message_type" => &mut header.message_type,
+            "transaction_id" => &mut header.transaction_id,
+            "node_id" => &mut header.node_id,
+            "space_id" => &mut header.space_id,
             _ => return None,
         })
     }
 
-    fn read_parameter(
-        &mut self,
-        start: &quick_xml::events::BytesStart<'a>,
-        document: &mut XmlDocument<'a>,
-    ) -> Result<(), SsapFault> {
-        let name = xml::attribute(start, "name")?.ok_or_else(|| SsapFault::syntax("a parameter without a name"))?;
+    fn read_parameter(&mut self, start: &StartTag<'a>, document: &mut XmlDocument<'a>) -> Result<(), SsapFault> {
+        let name = start.attribute("name")?.ok_or_else(|| SsapFault::syntax("a parameter without a name"))?;
         let mut encoding = None;
         for spelling in ["encoding", "type", "format"] {
-            encoding = encoding.or(xml::attribute(start, spelling)?);
+            encoding = encoding.or(start.attribute(spelling)?);
         }
         if self.parameters.len() == PARAMETERS_MAX {
             return Err(SsapFault::syntax(format!("more than {PARAMETERS_MAX} parameters")));

@@ -1,6 +1,9 @@
 //! What a client asks for.
 
-use std::borrow::Cow;
+use alloc::borrow::{Cow, ToOwned};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::answer::begin;
 use crate::fault::SsapFault;

@@ -1,9 +1,14 @@
 //! SPARQL results as clients of SSAP expect them: XML without prolog, in one line.
 
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use crate::fault::SsapFault;
 use crate::limits::{ROWS_MAX, VARIABLES_MAX};
 use crate::write;
-use crate::xml::{self, XmlDocument, XmlStep};
+use crate::xml::{XmlDocument, XmlStep};
 
 /// A value in a result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,13 +133,12 @@ impl SsapResults {
         let mut document = XmlDocument::new(inside);
         while let Some(step) = document.next()? {
             let XmlStep::Open(start) = step else { continue };
-            if xml::is(&start, "variable") {
-                let name =
-                    xml::attribute(&start, "name")?.ok_or_else(|| SsapFault::syntax("a variable without a name"))?;
-                variables.push(name);
-            } else if xml::is(&start, "boolean") {
+            if start.is("variable") {
+                let name = start.attribute("name")?.ok_or_else(|| SsapFault::syntax("a variable without a name"))?;
+                variables.push(name.into_owned());
+            } else if start.is("boolean") {
                 return Ok(Self::Boolean(document.text()?.trim().eq_ignore_ascii_case("true")));
-            } else if xml::is(&start, "result") {
+            } else if start.is("result") {
                 rows.push(read_row(&mut document, &mut variables)?);
             }
             if variables.len() > VARIABLES_MAX || rows.len() > ROWS_MAX {
@@ -154,11 +158,10 @@ fn read_row(document: &mut XmlDocument<'_>, variables: &mut Vec<String>) -> Resu
     let mut row = vec![None; variables.len()];
     loop {
         match document.next()? {
-            Some(XmlStep::Open(start)) if xml::is(&start, "binding") => {
-                let name =
-                    xml::attribute(&start, "name")?.ok_or_else(|| SsapFault::syntax("a binding without a name"))?;
+            Some(XmlStep::Open(start)) if start.is("binding") => {
+                let name = start.attribute("name")?.ok_or_else(|| SsapFault::syntax("a binding without a name"))?;
                 let column = variables.iter().position(|variable| *variable == name).unwrap_or_else(|| {
-                    variables.push(name);
+                    variables.push(name.into_owned());
                     variables.len() - 1
                 });
                 if variables.len() > VARIABLES_MAX {
@@ -180,14 +183,14 @@ fn read_binding(document: &mut XmlDocument<'_>) -> Result<Option<SsapValue>, Ssa
     loop {
         match document.next()? {
             Some(XmlStep::Open(start)) => {
-                let datatype = xml::attribute(&start, "datatype")?;
-                let language = xml::attribute(&start, "xml:lang")?;
+                let datatype = start.attribute("datatype")?.map(Cow::into_owned);
+                let language = start.attribute("xml:lang")?.map(Cow::into_owned);
                 let text = document.text()?.into_owned();
-                value = match start.local_name().as_ref() {
-                    b"uri" => Some(SsapValue::Uri(text)),
-                    b"bnode" => Some(SsapValue::Blank(text)),
-                    b"literal" => Some(SsapValue::Literal { text, datatype, language }),
-                    b"unbound" => None,
+                value = match start.local_name() {
+                    "uri" => Some(SsapValue::Uri(text)),
+                    "bnode" => Some(SsapValue::Blank(text)),
+                    "literal" => Some(SsapValue::Literal { text, datatype, language }),
+                    "unbound" => None,
                     _ => return Err(SsapFault::syntax("a binding of unknown kind")),
                 };
             }

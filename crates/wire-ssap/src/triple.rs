@@ -1,13 +1,14 @@
 //! Triples in RDF-M3, the list that all clients speak.
 
-use std::borrow::Cow;
-
-use quick_xml::events::BytesStart;
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::fault::SsapFault;
 use crate::limits::TRIPLES_MAX;
 use crate::write;
-use crate::xml::{self, XmlDocument, XmlStep};
+use crate::xml::{StartTag, XmlDocument, XmlStep};
 
 /// What matches anything, in the two ways that it is written.
 const ANY: [&str; 2] = ["http://www.nokia.com/NRC/M3/sib#any", "sib:any"];
@@ -46,8 +47,8 @@ pub struct Triple<'a> {
 }
 
 impl<'a> TripleNode<'a> {
-    fn read(start: &BytesStart<'a>, text: Cow<'a, str>) -> Result<Self, SsapFault> {
-        let kind = xml::attribute(start, "type")?.unwrap_or_default();
+    fn read(start: &StartTag<'a>, text: Cow<'a, str>) -> Result<Self, SsapFault> {
+        let kind = start.attribute("type")?.unwrap_or_default();
         let kind = kind.trim();
         if ANY.contains(&text.trim()) {
             return Ok(Self::Any);
@@ -100,7 +101,7 @@ pub fn read_triples(inside: &str) -> Result<Vec<Triple<'_>>, SsapFault> {
     let mut document = XmlDocument::new(inside);
     loop {
         match document.next()? {
-            Some(XmlStep::Open(start)) if xml::is(&start, "triple_list") => return read_list(&mut document),
+            Some(XmlStep::Open(start)) if start.is("triple_list") => return read_list(&mut document),
             Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
             Some(XmlStep::Text(text)) if text.trim_start().starts_with("<triple_list") => {
                 let text = XmlDocument::new(inside).text()?;
@@ -115,7 +116,7 @@ pub fn read_triples(inside: &str) -> Result<Vec<Triple<'_>>, SsapFault> {
 fn read_list_of(text: &str) -> Result<Vec<Triple<'_>>, SsapFault> {
     let mut document = XmlDocument::new(text.trim());
     match document.next()? {
-        Some(XmlStep::Open(start)) if xml::is(&start, "triple_list") => read_list(&mut document),
+        Some(XmlStep::Open(start)) if start.is("triple_list") => read_list(&mut document),
         _ => Err(SsapFault::syntax("no triple_list")),
     }
 }
@@ -124,7 +125,7 @@ fn read_list<'a>(document: &mut XmlDocument<'a>) -> Result<Vec<Triple<'a>>, Ssap
     let mut triples = Vec::new();
     loop {
         match document.next()? {
-            Some(XmlStep::Open(start)) if xml::is(&start, "triple") => {
+            Some(XmlStep::Open(start)) if start.is("triple") => {
                 if triples.len() == TRIPLES_MAX {
                     return Err(SsapFault::syntax(format!("more than {TRIPLES_MAX} triples")));
                 }
@@ -142,7 +143,7 @@ fn read_triple<'a>(document: &mut XmlDocument<'a>) -> Result<Triple<'a>, SsapFau
     loop {
         match document.next()? {
             Some(XmlStep::Open(start)) => {
-                let place = ["subject", "predicate", "object"].iter().position(|name| xml::is(&start, name));
+                let place = ["subject", "predicate", "object"].iter().position(|name| start.is(name));
                 let place = place.ok_or_else(|| SsapFault::syntax("an unknown element in a triple"))?;
                 let text = document.text()?;
                 if places[place].replace(TripleNode::read(&start, text)?).is_some() {

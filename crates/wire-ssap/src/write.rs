@@ -1,6 +1,7 @@
 //! Characters on the wire: ASCII only, because a widespread client decodes nothing else.
 
-use std::fmt::Write;
+use alloc::string::String;
+use core::fmt::Write;
 
 /// Appends text with everything escaped that means something in XML or is not ASCII.
 pub(crate) fn escaped(text: &str, out: &mut String) {

@@ -1,7 +1,7 @@
 //! What happens to a client, for people and for their dashboards. Made from what is sent and heard; nothing is decided by
 //! it, and a client that nobody watches makes none.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use tidegate_control::hints::Hints;
 

@@ -3,15 +3,15 @@
 //! The agenda is a heap of deadlines. A deadline that has moved is not searched for: its old entry is passed over when it
 //! comes up, because the watch then has another one. The contract is that of [`Watch`], for all of them at once.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::sync::Arc;
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use core::cmp::Reverse;
 
 use tidegate_control::Timestamp;
 use tidegate_control::rand_core::Rng;
 
 use super::watch::{Input, ResultChange, Watch, WatchAction, WatchPlan};
 use crate::limits::WATCHES_MAX;
+use crate::prelude::*;
 
 /// The name of a watch in its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

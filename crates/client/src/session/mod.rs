@@ -13,6 +13,8 @@ pub mod watch;
 
 use tidegate_control::hints::Hints;
 
+use crate::prelude::*;
+
 /// Why a broker did not do what it was asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BrokerRefusal {

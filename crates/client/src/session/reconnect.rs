@@ -7,7 +7,7 @@
 //! ```
 //! A success counts as one only after it has lasted 30 s: a broker that takes connections and drops them is not well.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;

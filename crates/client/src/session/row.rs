@@ -1,13 +1,14 @@
 //! What a result is made of: rows of named terms, and differences between results.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use core::fmt;
+use core::hash::{Hash, Hasher};
 
 use siphasher::sip::SipHasher13;
 pub use tidegate_wire_ssap::SsapValue as Term;
+
+use crate::prelude::*;
 
 /// One solution: terms by name, in the order of names. What is unbound is not there. Names and not columns, because
 /// brokers leave out the head of an empty result, and then name variables in another order.
@@ -175,7 +176,7 @@ impl NetChange {
         let mut sum = Delta::default();
         for (row, count) in self.0 {
             let side = if count > 0 { &mut sum.added } else { &mut sum.removed };
-            side.extend(std::iter::repeat_n(row, usize::try_from(count.unsigned_abs()).unwrap_or(0)));
+            side.extend(core::iter::repeat_n(row, usize::try_from(count.unsigned_abs()).unwrap_or(0)));
         }
         sum
     }
@@ -191,7 +192,7 @@ pub struct View {
 impl View {
     /// The rows, each as often as it is there.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().flat_map(|(row, count)| std::iter::repeat_n(row, *count as usize))
+        self.rows.iter().flat_map(|(row, count)| core::iter::repeat_n(row, *count as usize))
     }
 
     /// Distinct rows.
@@ -255,7 +256,7 @@ impl View {
         let beyond = |of: &Self, than: &Self| {
             let more = |(row, count): (&Row, &u32)| {
                 let extra = count.saturating_sub(than.rows.get(row).copied().unwrap_or(0));
-                std::iter::repeat_n(row.clone(), extra as usize)
+                core::iter::repeat_n(row.clone(), extra as usize)
             };
             of.rows.iter().flat_map(more).collect::<Vec<_>>()
         };

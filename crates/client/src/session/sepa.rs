@@ -1,6 +1,6 @@
 //! The messages of a WebSocket, in SEPA's shapes, as a client writes and reads them.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_control::hints::{Asks, Hints};
@@ -8,6 +8,7 @@ use tidegate_control::hints::{Asks, Hints};
 use super::BrokerRefusal;
 use super::row::{Delta, Row};
 use super::sparql::rows_of;
+use crate::prelude::*;
 
 /// A message of a broker.
 #[derive(Clone, Debug, PartialEq)]

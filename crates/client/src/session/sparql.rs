@@ -1,7 +1,6 @@
 //! SPARQL as text and as JSON: what triples and patterns are as updates and queries, and what results mean.
 
-use std::fmt::Write;
-use std::sync::Arc;
+use core::fmt::Write;
 
 use serde_json::{Map, Value};
 use tidegate_wire_ssap::{Triple, TripleNode};
@@ -9,6 +8,7 @@ use tidegate_wire_ssap::{Triple, TripleNode};
 use super::BrokerRefusal;
 use super::row::{Row, Term, write_term};
 use crate::limits::ROWS_MAX;
+use crate::prelude::*;
 
 /// The rows of a result of SELECT. Nothing at all is no rows.
 pub fn rows_of(results: &Value) -> Result<Vec<Row>, BrokerRefusal> {

@@ -3,8 +3,7 @@
 //! Tolerant: brokers differ in what they leave out. An indication without a number is taken without one; numbers begin at
 //! 1 again after 9999, here they go on.
 
-use std::sync::Arc;
-use std::time::Duration;
+use core::time::Duration;
 
 use tidegate_control::hints::{Asks, Hints};
 use tidegate_wire_ssap::{
@@ -15,6 +14,7 @@ use tidegate_wire_ssap::{
 use super::BrokerRefusal;
 use super::row::{Delta, Row, Term};
 use crate::limits::ANSWER_BYTES_MAX;
+use crate::prelude::*;
 
 /// Who speaks, where.
 #[derive(Clone, Debug, PartialEq, Eq)]

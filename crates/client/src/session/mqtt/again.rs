@@ -5,6 +5,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::PacketId;
 
 use super::{MqttEvent, MqttSession};
+use crate::prelude::*;
 
 impl MqttSession {
     /// Begins it. Subscriptions were asked for before, if they had to be.

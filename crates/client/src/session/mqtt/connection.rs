@@ -11,9 +11,9 @@
 //!
 //! [`MqttSession`]: super::MqttSession
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU16;
-use std::time::Duration;
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::num::NonZeroU16;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
@@ -21,6 +21,8 @@ use tidegate_wire_mqtt::{
     Ack, AckKind, ConnAck, Connect, Decoded, Delivery, Encode, Encoded, Limits, Packet, PacketId, PacketType, Peer,
     Properties, Publish, QoS, ReasonCode, Sender, Version, decode,
 };
+
+use crate::prelude::*;
 
 /// What a connection may grow to, whatever the broker allows.
 #[derive(Clone, Debug)]
@@ -206,7 +208,7 @@ impl MqttConnection {
 
     /// What the next packet means that is there as a whole; `trace` is told its kind and length before.
     pub fn poll_packet(&mut self, trace: impl FnOnce(PacketType, usize)) -> Option<PacketMeaning> {
-        let inbox = std::mem::take(&mut self.inbox);
+        let inbox = core::mem::take(&mut self.inbox);
         let received = match decode(&inbox[self.read..], self.peer.version, &self.bounds.limits) {
             Ok(Decoded::Packet { packet, consumed }) => {
                 trace(packet.kind(), consumed);
@@ -350,7 +352,7 @@ impl MqttConnection {
 
     /// Bytes to be sent.
     pub fn take_output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
+        core::mem::take(&mut self.out)
     }
 
     /// Something was sent that shows the broker that we are there.

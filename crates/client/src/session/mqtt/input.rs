@@ -6,6 +6,7 @@ use tidegate_wire_mqtt::{PacketId, QoS, ReasonCode, Version};
 use super::connection::{BrokerReason, PacketMeaning, ReceivedMessage};
 use super::{MqttEvent, MqttMessage, MqttPhase, MqttSession};
 use crate::limits::{COMEBACK_MAX, INBOX_MAX, RECEIVE_MAX};
+use crate::prelude::*;
 
 impl MqttSession {
     /// Bytes arrived. False: the connection is to be given up, and an event says why.

@@ -15,9 +15,9 @@ mod input;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::num::NonZeroU16;
-use std::time::Duration;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::num::NonZeroU16;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
@@ -30,6 +30,7 @@ use tidegate_wire_mqtt::{
 use self::connection::{ConnectionBounds, MqttConnection};
 use super::reconnect::Reconnect;
 use crate::limits::{ALIASES_MAX, ANSWER_TIMEOUT, DRAIN_INTERVAL, MQTT_PACKET_BYTES_MAX, RECEIVE_MAX, WINDOW_MAX};
+use crate::prelude::*;
 
 /// What happens to a message that finds the backlog full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -349,7 +350,7 @@ impl MqttSession {
         self.phase = MqttPhase::Away;
         self.connection.take_output();
         // Not acknowledged: they come again, and are new then.
-        for id in std::mem::take(&mut self.unread) {
+        for id in core::mem::take(&mut self.unread) {
             self.connection.forget_incoming(id);
         }
         self.reconnect.on_failure(now, hints, rng)

@@ -2,13 +2,13 @@
 //!
 //! Only values; what they mean for a view is decided by [`Watch`](super::Watch).
 
-use std::sync::Arc;
-use std::time::Duration;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::{Asks, Hints};
 use tidegate_control::pacer::{PacerPlan, PacerSnapshot};
 
+use crate::prelude::*;
 use crate::session::row::{Delta, Row};
 
 /// How a watch learns of changes.

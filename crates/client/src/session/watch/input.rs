@@ -1,6 +1,6 @@
 //! What arrives, and what it means for the view, for the losses and for the next request.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
@@ -9,6 +9,7 @@ use tidegate_control::rand_core::Rng;
 
 use super::{Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, OpenCheck, Suspicion, Watch, WatchCheck};
 use crate::limits::{MISSED_MAX, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
+use crate::prelude::*;
 use crate::session::row::{Delta, Row, View};
 
 impl Watch {
@@ -65,7 +66,7 @@ impl Watch {
             WatchCheck::Asking(asking) if asking.attempt == attempt => {}
             _ => return None,
         }
-        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+        match core::mem::replace(&mut self.check, WatchCheck::Idle) {
             WatchCheck::Asking(asking) => Some(asking),
             _ => None,
         }
@@ -92,9 +93,9 @@ impl Watch {
         self.version = None;
         let delta = self.view.apply(delta);
         let changed = losses_of(&delta);
-        let gap = std::mem::take(&mut self.gap);
-        let was_founded = std::mem::replace(&mut self.is_founded, true);
-        let lost = match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+        let gap = core::mem::take(&mut self.gap);
+        let was_founded = core::mem::replace(&mut self.is_founded, true);
+        let lost = match core::mem::replace(&mut self.check, WatchCheck::Idle) {
             WatchCheck::Repairing { losses, suspicion } => {
                 let losses = losses.max(gap);
                 match suspicion {
@@ -132,7 +133,7 @@ impl Watch {
             Some(number) if number <= self.subscription.overtaken => return self.on_late(rng),
             // A number that cannot be: what it says is not to be trusted, and something is amiss.
             Some(number) if number <= *last => (1, false),
-            Some(number) => (number - std::mem::replace(last, number) - 1, true),
+            Some(number) => (number - core::mem::replace(last, number) - 1, true),
         };
         let is_sound = is_sound && self.view.len() + delta.added.len() <= ROWS_MAX;
         let missing = u32::try_from(missing).unwrap_or(u32::MAX).max(u32::from(!is_sound));
@@ -150,7 +151,7 @@ impl Watch {
                 self.plan_fetch(is_first, spread, now, rng);
             }
         }
-        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+        match core::mem::replace(&mut self.check, WatchCheck::Idle) {
             WatchCheck::Settling { print, suspicion } if print == self.view.print() => self.settle(*suspicion, 0, rng),
             other => self.check = other,
         }
@@ -208,7 +209,7 @@ impl Watch {
             None if asking.live.is_none() => {
                 self.subscription.before = None;
                 let delta = self.view.replace(rows);
-                let was_founded = std::mem::replace(&mut self.is_founded, true);
+                let was_founded = core::mem::replace(&mut self.is_founded, true);
                 losses = if was_founded { losses_of(&delta) } else { 0 };
                 let lost = if self.plan.delivery == ChangeDelivery::Poll { 0 } else { losses };
                 self.tell(delta, lost, if was_founded { ChangeSource::Check } else { ChangeSource::Baseline });
@@ -258,7 +259,7 @@ impl Watch {
         let numbered = u32::try_from(sequence.saturating_sub(last).saturating_sub(1)).unwrap_or(u32::MAX);
         self.subscription.live = Some((attempt, sequence));
         self.subscription.overtaken = sequence;
-        let gap = std::mem::take(&mut self.gap);
+        let gap = core::mem::take(&mut self.gap);
         let done = self.view.apply(delta);
         let losses = losses_of(&done).min(numbered).max(gap);
         self.note_state();
@@ -283,7 +284,7 @@ impl Watch {
 
     /// A notification that a check has overtaken: it was late, not lost.
     fn on_late<R: Rng + ?Sized>(&mut self, rng: &mut R) {
-        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+        match core::mem::replace(&mut self.check, WatchCheck::Idle) {
             WatchCheck::Overtaken(suspicion) if suspicion.losses <= 1 => self.settle(*suspicion, 0, rng),
             WatchCheck::Overtaken(suspicion) => {
                 let Suspicion { at, losses, latency, hints, .. } = *suspicion;
@@ -295,7 +296,7 @@ impl Watch {
 
     /// What has not come by now was lost.
     pub(super) fn end_overtaken<R: Rng + ?Sized>(&mut self, rng: &mut R) {
-        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+        match core::mem::replace(&mut self.check, WatchCheck::Idle) {
             WatchCheck::Overtaken(suspicion) => {
                 let losses = suspicion.losses;
                 self.tell(Delta::default(), losses, ChangeSource::Check);

@@ -15,8 +15,7 @@ mod input;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::time::Duration;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::appointments::Ticket;
@@ -27,6 +26,7 @@ use tidegate_control::rand_core::Rng;
 use super::reconnect::Reconnect;
 use super::row::{Delta, View};
 use crate::limits::{ANSWER_TIMEOUT, DEADLINE_SHARE, GRACE};
+use crate::prelude::*;
 pub use exchange::{
     Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, ResultChange, WatchAction, WatchCounts, WatchPlan,
     WatchStats,
@@ -215,7 +215,7 @@ impl Watch {
         if self.subscription.due.is_some_and(|due| now >= due) {
             return Some(self.subscribe(now));
         }
-        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+        match core::mem::replace(&mut self.check, WatchCheck::Idle) {
             WatchCheck::Settling { suspicion, .. } if now >= suspicion.until => {
                 self.check = WatchCheck::Repairing { losses: suspicion.losses, suspicion: Some(suspicion) };
                 // If there is none any more, the next one is on its way and tells the same.
