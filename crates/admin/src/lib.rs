@@ -19,6 +19,7 @@ mod events;
 mod exposition;
 mod guard;
 mod history;
+mod kps;
 mod limits;
 mod live;
 mod metrics;

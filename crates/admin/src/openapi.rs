@@ -70,6 +70,7 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     ),
     act("delete", "/api/v1/bans", "Let somebody in again", &["client", "user", "network"], &[]),
     get("/api/v1/space", "The smart space: requests, sharing, standing queries", &[]),
+    get("/api/v1/kps", "KPs of the smart space: class, role, and what became of their requests", &[]),
     get("/api/v1/queries", "Queries under way, slow ones and standing ones", &[]),
     act("post", "/api/v1/queries", "Run a SPARQL query", &[], &["query"]),
     act("delete", "/api/v1/queries/{number}", "Cancel a query that runs", &[], &[]),

@@ -13,8 +13,8 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::AdminState;
 use crate::{
-    audit, clients, control, demo, events, metrics, openapi, page, process, session, space, status, system, topics,
-    trace, watch, why,
+    audit, clients, control, demo, events, kps, metrics, openapi, page, process, session, space, status, system,
+    topics, trace, watch, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
@@ -34,6 +34,7 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/limits", get(control::limits).put(control::set_limit).delete(control::unset_limit)),
         ("/api/v1/bans", get(control::bans).post(control::add_ban).delete(control::remove_ban)),
         ("/api/v1/space", get(space::show)),
+        ("/api/v1/kps", get(kps::list)),
         ("/api/v1/queries", get(space::queries).post(space::run)),
         ("/api/v1/queries/{number}", delete(space::cancel)),
         ("/api/v1/system", get(system::show)),

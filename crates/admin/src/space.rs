@@ -141,6 +141,7 @@ fn refused(why: Refused) -> Problem {
         }
         Refused::Unwritable | Refused::Unconfirmed => Problem::busy("nothing can be stored at the moment"),
         Refused::Late => Problem::busy("not done within its time"),
+        Refused::Dropped | Refused::Outdated => Problem::busy("the smart space is busy"),
         Refused::TooLong => {
             let detail = "the answer is too long; use LIMIT";
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-long", detail)

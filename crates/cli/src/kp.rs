@@ -67,7 +67,8 @@ fn trusted(args: &KpArgs) -> Result<Option<Vec<u8>>> {
 
 async fn act(args: &KpArgs) -> Result<()> {
     let password = crate::arguments::password(std::env::var("TIDEGATE_PASSWORD").ok().as_deref())?;
-    let config = SpaceConfig { ca: trusted(args)?, ..SpaceConfig::default() };
+    let (node, class) = (args.node.clone(), args.class.clone());
+    let config = SpaceConfig { ca: trusted(args)?, node, class, ..SpaceConfig::default() };
     let space = Space::connect_with(&with_password(&args.at, password.as_deref()), config).await.map_err(KpError)?;
     match &args.command {
         KpCommand::Insert(of) => {

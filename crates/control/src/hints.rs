@@ -5,6 +5,7 @@
 //! Reading never fails a connection: what is not a number is [`HintRead::Malformed`] and leaves everything as it was, what
 //! is out of range is clamped where it is used. This module knows the words; the sockets and headers are elsewhere.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use core::time::Duration;
 
@@ -42,6 +43,11 @@ pub struct Asks {
     pub ticket: Option<Ticket>,
     /// `pace-accept: ticket`: the client keeps appointments. Who does not say so is never sent away to a kept place.
     pub accept: Option<Accept>,
+    /// `pace-client`: what the client calls itself, where several come from one address. Believed for nothing but its share
+    /// among these.
+    pub client: Option<Box<str>>,
+    /// `pace-class`: the class as which it would like to be served.
+    pub class: Option<Box<str>>,
 }
 
 /// What a client understands beyond waiting.
@@ -98,6 +104,10 @@ impl Hints {
 }
 
 impl Asks {
+    /// The names of all pairs, for whoever has to look for them.
+    pub const NAMES: [&str; 7] =
+        ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket", "pace-accept", "pace-client", "pace-class"];
+
     /// Takes one pair of texts.
     pub fn read(&mut self, name: &str, text: &str) -> HintRead {
         match name {
@@ -106,6 +116,8 @@ impl Asks {
             "pace-version" => take(&mut self.version, whole(text)),
             "pace-ticket" => take(&mut self.ticket, text.parse().ok()),
             "pace-accept" => take(&mut self.accept, (text == "ticket").then_some(Accept::Ticket)),
+            "pace-client" => take(&mut self.client, name_of(text)),
+            "pace-class" => take(&mut self.class, name_of(text)),
             _ => HintRead::Unknown,
         }
     }
@@ -118,6 +130,8 @@ impl Asks {
             ("pace-version", self.version.map(|version| version.to_string())),
             ("pace-ticket", self.ticket.map(|ticket| ticket.to_string())),
             ("pace-accept", self.accept.map(|Accept::Ticket| "ticket".to_string())),
+            ("pace-client", self.client.as_deref().map(ToString::to_string)),
+            ("pace-class", self.class.as_deref().map(ToString::to_string)),
         ] {
             if let Some(text) = text {
                 pair(name, text);
@@ -132,6 +146,15 @@ fn take<T>(field: &mut Option<T>, value: Option<T>) -> HintRead {
     }
     *field = value;
     HintRead::Taken
+}
+
+/// The longest name of a client or a class: as many bytes as a UUID with room for what stands around it.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// A name: visible ASCII, so that it goes through every protocol as it is.
+fn name_of(text: &str) -> Option<Box<str>> {
+    let is_name = (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_name.then(|| text.into())
 }
 
 /// Decimal digits only: `u64::from_str` would also take a plus sign.
@@ -176,7 +199,12 @@ mod tests {
             version: Some(u64::MAX),
             ticket: hints.ticket,
             accept: Some(Accept::Ticket),
+            client: Some("lamp-1".into()),
+            class: Some("service".into()),
         };
+        let mut names = Vec::new();
+        asks.write(|name, _| names.push(name));
+        assert_eq!(names, Asks::NAMES);
         let mut again = Asks::default();
         asks.write(|name, text| assert_eq!(again.read(name, &text), HintRead::Taken, "{name}={text}"));
         assert_eq!(again, asks);
@@ -190,6 +218,10 @@ mod tests {
             assert_eq!(hints.read("pace-stretch", text), HintRead::Malformed, "{text:?}");
             assert_eq!(hints.read("pace-ticket", text), HintRead::Malformed, "{text:?}");
             assert_eq!(Asks::default().read("pace-accept", text), HintRead::Malformed, "{text:?}");
+        }
+        for text in ["", "a b", "\u{e9}", "a\nb", &"x".repeat(NAME_BYTES_MAX + 1)] {
+            assert_eq!(Asks::default().read("pace-client", text), HintRead::Malformed, "{text:?}");
+            assert_eq!(Asks::default().read("pace-class", text), HintRead::Malformed, "{text:?}");
         }
         assert_eq!(hints.read("Pace-Stretch", "1000"), HintRead::Unknown);
         assert_eq!(hints, Hints::default());

@@ -1,11 +1,13 @@
 //! Classes of messages: which come first when not all can, and which go when there is no more room.
 //!
 //! Plain values that the operator can set. A class has a weight, which is the share of each of its publishers in a queue
-//! that is not empty, and a policy for a full queue. A message belongs to a class by a rule (topics, users, clients) or
-//! by how often its publisher publishes; who decides is in `classify.rs`, what comes of it in `queue.rs`.
+//! that is not empty, and a policy for a full queue. A message belongs to a class by a rule (topics, users, clients,
+//! addresses) or by how often its publisher publishes; who decides is in `classify.rs`, what comes of it in `queue.rs`.
 //!
 //! Four classes are always there: `high`, `normal` and `low`, into which publishers are sorted by their rate (the rarest
 //! third first), and `sys` for the broker's own `$SYS`. An operator's class of the same name takes the place of one.
+
+mod askers;
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -19,6 +21,7 @@ use tidegate_wire_mqtt::{Limits, TopicFilter, topic};
 
 use crate::access::Identity;
 use crate::glob::Glob;
+pub use askers::{AddressRange, Asker, AskerClass, ClassRole, NotAnAddressRange};
 
 /// Classes that there can be, the four that are always there included: what counters have room for.
 pub const CLASSES_MAX: usize = 8;
@@ -143,18 +146,35 @@ pub struct Class {
     pub users: Vec<Box<str>>,
     /// Patterns of client identifiers, one of which must match. None: anybody.
     pub clients: Vec<Glob>,
+    /// Addresses, from one of which the client must come. None: from anywhere.
+    pub addresses: Vec<AddressRange>,
+    /// Whether its members come first at the smart space.
+    pub role: ClassRole,
+    /// Users who may claim this class for what they ask of the smart space, though it is not theirs.
+    pub claimants: Vec<Box<str>>,
 }
 
 impl Class {
     /// A class without rules.
     pub fn new(name: &str, weight: u32) -> Self {
-        let (topics, users, clients) = (Vec::new(), Vec::new(), Vec::new());
-        let (on_full, max_bytes, max_delay) = (OnFull::default(), None, None);
-        Self { name: name.into(), weight, on_full, max_bytes, max_delay, topics, users, clients }
+        Self {
+            name: name.into(),
+            weight,
+            on_full: OnFull::default(),
+            max_bytes: None,
+            max_delay: None,
+            topics: Vec::new(),
+            users: Vec::new(),
+            clients: Vec::new(),
+            addresses: Vec::new(),
+            role: ClassRole::default(),
+            claimants: Vec::new(),
+        }
     }
 
     fn has_rules(&self) -> bool {
-        !(self.topics.is_empty() && self.users.is_empty() && self.clients.is_empty())
+        let is_open = self.users.is_empty() && self.clients.is_empty() && self.addresses.is_empty();
+        !(self.topics.is_empty() && is_open)
     }
 
     /// Whether everything that the class asks for is so.
@@ -164,13 +184,16 @@ impl Class {
             && (self.users.is_empty() || self.users.iter().any(|name| is_user(name)))
             && (self.clients.is_empty() || self.clients.iter().any(|pattern| pattern.matches(client_id)))
             && (self.topics.is_empty() || self.topics.iter().any(|filter| topic::matches(filter, topic_name)))
+            && self.is_from_there(identity)
     }
 
     fn check(&self) -> Result<(), String> {
         if !(1..=WEIGHT_MAX).contains(&self.weight) {
             return Err(format!("class {:?}: a weight is from 1 to {WEIGHT_MAX}", self.name));
         }
-        if [self.topics.len(), self.users.len(), self.clients.len()].iter().any(|count| *count > PATTERNS_MAX) {
+        let counts =
+            [self.topics.len(), self.users.len(), self.clients.len(), self.addresses.len(), self.claimants.len()];
+        if counts.iter().any(|count| *count > PATTERNS_MAX) {
             return Err(format!("class {:?}: at most {PATTERNS_MAX} of each kind", self.name));
         }
         // Every message would be dropped.

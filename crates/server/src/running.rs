@@ -16,7 +16,10 @@ use tidegate_auth::Users;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
 use tidegate_broker::{Handle, NotAsked, load_certificates};
-use tidegate_space::{AccessMode, AccessPolicy, Checked, Condition, SpaceStore};
+use tidegate_core::classes::{Asker, AskerClass, ClassRole, Classes};
+use tidegate_space::{
+    AccessMode, AccessPolicy, Checked, Condition, KpClass, KpIdentity, KpRole, KpStanding, SpaceStore,
+};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
@@ -56,6 +59,8 @@ pub struct RunningProcess {
 #[derive(Debug)]
 struct CurrentState {
     loaded: Loaded,
+    /// Those of the configuration, for whoever asks the smart space.
+    classes: Classes,
     directory: Option<UserDirectory>,
     /// How often it was read again, and when last.
     generation: u64,
@@ -75,7 +80,8 @@ impl RunningProcess {
         directory: Option<UserDirectory>,
         demo: Arc<dyn Demo>,
     ) -> Self {
-        let now = Mutex::new(CurrentState { loaded: loaded.clone(), directory, generation: 0, at: SystemTime::now() });
+        let (at, classes) = (SystemTime::now(), classes_of(&loaded));
+        let now = Mutex::new(CurrentState { loaded: loaded.clone(), classes, directory, generation: 0, at });
         let is_draining = AtomicBool::new(false);
         Self {
             handle,
@@ -167,7 +173,8 @@ impl RunningProcess {
         }
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
-        *now = CurrentState { loaded, directory, generation: now.generation + 1, at: SystemTime::now() };
+        let (at, classes) = (SystemTime::now(), classes_of(&loaded));
+        *now = CurrentState { loaded, classes, directory, generation: now.generation + 1, at };
         Ok(done)
     }
 
@@ -323,6 +330,11 @@ pub fn watch_certificates(running: &Arc<RunningProcess>) -> std::io::Result<()> 
 /// The last reminder is a day before the end.
 const CERTIFICATES_EVERY: Duration = Duration::from_secs(3600);
 
+/// The classes of a configuration that is sound.
+fn classes_of(loaded: &Loaded) -> Classes {
+    Classes::new(loaded.classes.iter().map(|(class, _)| class.clone()).collect()).unwrap_or_default()
+}
+
 /// What a new configuration changes: at once against the one before, after a restart against the one of the start.
 fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     let keys = |other: &Loaded, when| -> Vec<String> {
@@ -355,6 +367,21 @@ impl AccessPolicy for RunningProcess {
     fn is_welcome(&self, origin: &str) -> bool {
         let now = self.now();
         now.loaded.options.space.origins.0.iter().any(|listed| listed == "*" || listed == origin)
+    }
+
+    fn class_of(&self, kp: &KpIdentity<'_>, claim: Option<&str>) -> KpClass {
+        let now = self.now();
+        let asker =
+            Asker { user: kp.user, address: kp.address, name: kp.name, believes_names: now.directory.is_none() };
+        let AskerClass { class, is_claim_ignored } = now.classes.of_asker(&asker, claim);
+        let class = now.classes.get(class);
+        let role = match class.map(|class| class.role).unwrap_or_default() {
+            ClassRole::Service => KpRole::Service,
+            ClassRole::Customer => KpRole::Customer,
+        };
+        let weight = class.map_or(1, |class| class.weight);
+        let name = class.map_or("normal", |class| &class.name).into();
+        KpClass { name, standing: KpStanding { role, weight }, is_claim_ignored }
     }
 
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {

@@ -123,6 +123,21 @@ fn extra_metrics(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) 
         labels: vec![("door", door)],
         value,
     }));
+    all.extend(space.pool_decisions().into_iter().map(|(class, policy, value)| ExtraMetric {
+        family: "space_pool",
+        help: "Requests to the smart space for which there was no room, or no use, by class and what was decided: deny (told \
+               when to come back), drop (told nothing, or let go for a later one), postpone (let in all the same), outdated \
+               (whoever asked has left, or has asked again).",
+        is_counter: true,
+        labels: vec![("class", class), ("policy", policy)],
+        value,
+    }));
+    all.push(one(
+        "space_class_claims_ignored",
+        "Requests to the smart space that claimed a class (pace-class) without the right to it.",
+        true,
+        space.class_claims_ignored(),
+    ));
     all.extend(space.counts().into_iter().map(|(class, outcome, value)| ExtraMetric {
         family: "space_requests",
         help: "Requests to the smart space by class and what became of them.",

@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::machine::standing::KpStanding;
 
 /// Knows the users. Asked for every request, so that a reload holds from the next one on.
 pub trait AccessPolicy: fmt::Debug + Send + Sync {
@@ -17,6 +20,11 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The class of a KP, which may ask for another one (`pace-class`). Without classes all are alike.
+    fn class_of(&self, _kp: &KpIdentity<'_>, claim: Option<&str>) -> KpClass {
+        KpClass { is_claim_ignored: claim.is_some(), ..KpClass::default() }
+    }
+
     /// Checks a password that comes from there, elsewhere, and calls back if it was asked.
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked;
 
@@ -24,6 +32,34 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
     fn check_certificate(&self, _user: String, _from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
         verdict(false);
         Checked::Asked
+    }
+}
+
+/// A knowledge processor, as its door knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct KpIdentity<'a> {
+    /// The user whose password was right.
+    pub user: Option<&'a str>,
+    /// Where it connects from.
+    pub address: IpAddr,
+    /// What it calls itself: the node of SSAP, or `pace-client`. Nobody has looked whether it is.
+    pub name: Option<&'a str>,
+}
+
+/// The class of a KP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KpClass {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// What it means in the queues.
+    pub standing: KpStanding,
+    /// The KP asked for another class, without the right to it.
+    pub is_claim_ignored: bool,
+}
+
+impl Default for KpClass {
+    fn default() -> Self {
+        Self { name: Arc::from("normal"), standing: KpStanding::default(), is_claim_ignored: false }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-pub use tidegate_control::admission::Policy;
-use tidegate_control::admission::{Class, PoolConfig};
+use tidegate_control::admission::{Class, ClassConfig, PoolConfig};
+pub use tidegate_control::admission::{Policy, PoolRule};
 
 use crate::limits::TIME_MAX;
 
@@ -31,6 +31,10 @@ pub struct SpaceAdmission {
     pub subscribe: ClassAdmission,
     /// Subscriptions that are gone on with: what was missed?
     pub check: ClassAdmission,
+    /// Our pool, or that of the papers, in which queues have a length and neither delays nor whoever asks count.
+    pub rule: PoolRule,
+    /// The length of each queue of the papers' pool. 1 ..= 16 000 000.
+    pub length: u32,
 }
 
 impl Default for SpaceAdmission {
@@ -45,6 +49,8 @@ impl Default for SpaceAdmission {
             advanced_query: line(Class::AdvancedQuery, Policy::Postpone),
             subscribe: line(Class::Subscribe, Policy::Postpone),
             check: line(Class::Check, Policy::Deny),
+            rule: PoolRule::Practical,
+            length: PoolConfig::from(PoolRule::Paper).classes[0].items_max,
         }
     }
 }
@@ -52,7 +58,11 @@ impl Default for SpaceAdmission {
 impl SpaceAdmission {
     /// As the request queues take it, with servers that are worth so many processors.
     pub fn pool(&self, servers: u32) -> PoolConfig {
-        let mut config = PoolConfig { servers, ..PoolConfig::default() };
+        let rule = match self.rule {
+            PoolRule::Practical => PoolConfig::default(),
+            PoolRule::Paper => PoolConfig::paper(self.length),
+        };
+        let mut config = PoolConfig { servers, ..rule };
         let lines = [
             (Class::Update, self.update, 50),
             (Class::Query, self.query, 100),
@@ -62,7 +72,11 @@ impl SpaceAdmission {
         ];
         for (class, line, micros) in lines {
             let class = &mut config.classes[class.index()];
-            (class.policy, class.delay_max) = (line.policy, line.delay_max);
+            class.policy = line.policy;
+            match self.rule {
+                PoolRule::Practical => class.delay_max = line.delay_max,
+                PoolRule::Paper => class.parked_max = ClassConfig::default().parked_max,
+            }
             class.cost_initial = Duration::from_micros(micros);
         }
         config

@@ -12,7 +12,7 @@ use crate::machine::request::{AnswerSource, Refused, SpaceResponse};
 use crate::shared_state::lock;
 
 /// Names of the outcomes, in the order of their counters.
-pub const OUTCOMES: [&str; 13] = [
+pub const OUTCOMES: [&str; 15] = [
     "fresh",
     "shared",
     "remembered",
@@ -26,6 +26,8 @@ pub const OUTCOMES: [&str; 13] = [
     "panicked",
     "unavailable",
     "partial",
+    "dropped",
+    "outdated",
 ];
 
 /// Why an evaluation was ended early.
@@ -92,7 +94,12 @@ pub(crate) struct Counts {
 impl From<&Refused> for Ssap {
     fn from(refused: &Refused) -> Self {
         match refused {
-            Refused::Busy(_) | Refused::Closing | Refused::Unwritable | Refused::Unavailable(_) => Self::Busy,
+            Refused::Busy(_)
+            | Refused::Dropped
+            | Refused::Outdated
+            | Refused::Closing
+            | Refused::Unwritable
+            | Refused::Unavailable(_) => Self::Busy,
             Refused::Failed(_) | Refused::TooLong | Refused::Declined => Self::Refused,
             Refused::Late | Refused::Unconfirmed | Refused::Panicked => Self::Failed,
         }
@@ -113,6 +120,8 @@ impl Counts {
                 AnswerSource::Partial => 12,
             },
             Err(Refused::Busy(_)) => 3,
+            Err(Refused::Dropped) => 13,
+            Err(Refused::Outdated) => 14,
             Err(Refused::Late) => 4,
             Err(Refused::Failed(_)) => 5,
             Err(Refused::TooLong) => 6,

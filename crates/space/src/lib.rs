@@ -8,6 +8,7 @@ mod counts;
 mod crew;
 mod evaluator;
 mod http;
+mod kps;
 pub mod limits;
 mod machine;
 mod memory;
@@ -32,20 +33,22 @@ mod writer_thread;
 
 /// The pure queue in which requests wait, for those who want to run it in virtual time.
 pub mod request_queue {
-    pub use crate::machine::order::{Arrival, Job, Servers, Shape, Taken, WaitTerms};
+    pub use crate::machine::order::{Arrival, Job, KpPlace, Servers, Shape, Taken, WaitTerms};
     pub use crate::machine::request_queue::{Caller, EndedWait, Entered, KeptPlace, RequestQueue};
 }
 
-pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody};
-pub use admission::{ClassAdmission, Policy, SpaceAdmission};
+pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody, KpClass, KpIdentity};
+pub use admission::{ClassAdmission, Policy, PoolRule, SpaceAdmission};
 pub use change::WrittenChange;
 pub use counts::OUTCOMES;
+pub use kps::{KpCounts, KpReport};
 pub use machine::condition::Condition;
 pub use machine::notification::SpaceNotification;
 pub use machine::request::{
     AnswerSource, Begun, Form, Refused, RequestOrigin, ResponseBody, ResumePoint, SpaceResponse, Subscribed, Watched,
 };
 pub use machine::request_queue::Caller;
+pub use machine::standing::{KpRole, KpStanding};
 pub use memory::MemoryBudget;
 pub use notifications::{NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 pub use panics::{Part, Probe};

@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 use crate::crew::is_given_up;
 use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, READINGS_OF_CLIENT_MAX, TEXT_COST};
 use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
+use crate::machine::request_queue::Caller;
+use crate::machine::standing::KpRole;
 use crate::memory::TextCharge;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
@@ -46,45 +48,97 @@ struct ParserLane {
     wake: Condvar,
 }
 
+/// Lines that take turns: one of each in turn, so that one who sends many slow texts is only in its own way.
+struct TurnLines<L> {
+    /// None is empty.
+    lines: HashMap<u64, L>,
+    /// Whose turn it is: each that waits once.
+    turns: VecDeque<u64>,
+}
+
+impl<L> Default for TurnLines<L> {
+    fn default() -> Self {
+        Self { lines: HashMap::new(), turns: VecDeque::new() }
+    }
+}
+
+impl<L: Default> TurnLines<L> {
+    fn line(&mut self, key: u64) -> &mut L {
+        if !self.lines.contains_key(&key) {
+            self.turns.push_back(key);
+        }
+        self.lines.entry(key).or_default()
+    }
+
+    /// Takes something of whoever is next; what is taken says whether more is left.
+    fn pop<T>(&mut self, take: impl FnOnce(&mut L) -> (Option<T>, bool)) -> Option<T> {
+        let key = self.turns.pop_front()?;
+        let (taken, has_more) = take(self.lines.get_mut(&key)?);
+        if has_more {
+            self.turns.push_back(key);
+        } else {
+            self.lines.remove(&key);
+        }
+        taken
+    }
+}
+
+/// The texts of a household: its clients take turns.
+#[derive(Default)]
+struct HouseholdTexts {
+    clients: TurnLines<VecDeque<Job>>,
+    waiting: usize,
+}
+
 #[derive(Default)]
 struct Jobs {
-    /// One line for each client; none is empty.
-    lines: HashMap<u64, VecDeque<Job>>,
-    /// Whose turn it is: each client that waits once.
-    turns: VecDeque<u64>,
+    /// By role; in each, households take turns.
+    roles: [TurnLines<HouseholdTexts>; KpRole::ALL.len()],
+    /// Texts of services that were read since one of a customer's was.
+    services: u32,
     waiting: usize,
     is_closed: bool,
 }
 
 impl Jobs {
     /// Gives it back if too many wait already.
-    fn push(&mut self, client: u64, job: Job) -> Option<Job> {
-        let own = self.lines.get(&client).map_or(0, VecDeque::len);
+    fn push(&mut self, caller: &Caller, job: Job) -> Option<Job> {
+        let household = if caller.household == 0 { caller.client } else { caller.household };
+        let role = &mut self.roles[caller.standing.role.index()];
+        let own = role.lines.get(&household).map_or(0, |it| it.waiting);
         if self.is_closed || self.waiting >= READINGS_MAX || own >= READINGS_OF_CLIENT_MAX {
             return Some(job);
         }
-        if own == 0 {
-            self.turns.push_back(client);
-        }
-        self.lines.entry(client).or_default().push_back(job);
+        let texts = role.line(household);
+        texts.clients.line(caller.client).push_back(job);
+        texts.waiting += 1;
         self.waiting += 1;
         None
     }
 
-    /// One of each client in turn, so that one who sends many slow texts is only in its own way.
+    /// Services first, and one of a customer's after some of theirs.
     fn pop(&mut self) -> Option<Job> {
-        let client = self.turns.pop_front()?;
-        let line = self.lines.get_mut(&client)?;
-        let job = line.pop_front();
-        if line.is_empty() {
-            self.lines.remove(&client);
-        } else {
-            self.turns.push_back(client);
-        }
+        let is_customers_turn = self.services >= SERVICES_IN_A_ROW;
+        let first = if is_customers_turn { KpRole::Customer } else { KpRole::Service };
+        let other = if is_customers_turn { KpRole::Service } else { KpRole::Customer };
+        let job = self.pop_of(first).or_else(|| self.pop_of(other))?;
         self.waiting -= 1;
-        job
+        Some(job)
+    }
+
+    fn pop_of(&mut self, role: KpRole) -> Option<Job> {
+        let job = self.roles[role.index()].pop(|texts| {
+            let job = texts.clients.pop(|line| (line.pop_front(), !line.is_empty()));
+            texts.waiting -= usize::from(job.is_some());
+            (job, texts.waiting > 0)
+        })?;
+        self.services = if role == KpRole::Service { self.services + 1 } else { 0 };
+        Some(job)
     }
 }
+
+/// As many parts as services have where requests wait.
+const SERVICES_IN_A_ROW: u32 = 15;
 
 /// The texts that wait.
 #[derive(Default)]
@@ -123,9 +177,9 @@ impl Parsers {
     }
 
     /// Gives it back if too many wait already, or none are taken any more.
-    fn push(&self, length: Length, client: u64, job: Job) -> Option<Job> {
+    fn push(&self, length: Length, caller: &Caller, job: Job) -> Option<Job> {
         let lane = self.lane(length);
-        let refused = lock(&lane.jobs).push(client, job);
+        let refused = lock(&lane.jobs).push(caller, job);
         if refused.is_none() {
             lane.wake.notify_one();
         }
@@ -196,7 +250,7 @@ impl SpaceHandle {
             is_change,
             Arc::clone(&self.shared),
         );
-        let client = asker.caller.client;
+        let caller = asker.caller;
         let request = Request { class, asker, until, progress, reply };
         let reading = TextReading { waiting, note: Arc::clone(&note) };
         if let Some(refused) = self.shared.unavailable() {
@@ -215,7 +269,7 @@ impl SpaceHandle {
                 true
             }
         });
-        if let Some(job) = self.shared.parsers.push(length, client, job) {
+        if let Some(job) = self.shared.parsers.push(length, &caller, job) {
             job(&self.shared, ParseDecision::Refuse);
         }
         reading
@@ -259,6 +313,7 @@ impl Request {
     fn refuse(self, shared: &Shared, refused: Refused) {
         let outcome = Err(refused);
         shared.counts.count(self.class, &outcome, Duration::ZERO);
+        shared.kps.on_answered(self.asker.caller.client, &outcome);
         let _ = self.reply.send(outcome);
     }
 
@@ -310,6 +365,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::standing::KpStanding;
 
     #[test]
     fn clients_take_turns_and_none_takes_all_the_places() {
@@ -319,15 +375,48 @@ mod tests {
             let told = told.clone();
             Box::new(move |_, _| told.send(client).is_ok())
         };
-        let taken = (0..READINGS_MAX).filter(|_| jobs.push(1, job(1)).is_none()).count();
+        let caller = |client| Caller { client, ..Caller::default() };
+        let taken = (0..READINGS_MAX).filter(|_| jobs.push(&caller(1), job(1)).is_none()).count();
         assert_eq!(taken, READINGS_OF_CLIENT_MAX);
-        assert!(jobs.push(2, job(2)).is_none() && jobs.push(3, job(3)).is_none() && jobs.push(2, job(2)).is_none());
+        assert!([2, 3, 2].into_iter().all(|client| jobs.push(&caller(client), job(client)).is_none()));
         let shared = Shared::new((1, 2), &crate::admission::SpaceAdmission::default()).unwrap();
         while let Some(job) = jobs.pop() {
             job(&shared, ParseDecision::Read);
         }
         let order: Vec<u64> = heard.try_iter().collect();
         assert_eq!(order[..6], [1, 2, 3, 1, 2, 1]);
-        assert_eq!((order.len(), jobs.waiting, jobs.lines.len()), (READINGS_OF_CLIENT_MAX + 3, 0, 0));
+        assert_eq!((order.len(), jobs.waiting), (READINGS_OF_CLIENT_MAX + 3, 0));
+        assert!(jobs.roles.iter().all(|role| role.lines.is_empty() && role.turns.is_empty()));
+    }
+
+    /// Another name in each request gains nothing beside another household, and services come first.
+    #[test]
+    fn households_take_turns_and_services_come_before_customers() {
+        let mut jobs = Jobs::default();
+        let (told, heard) = std::sync::mpsc::channel();
+        let job = |number: u64| -> Job {
+            let told = told.clone();
+            Box::new(move |_, _| told.send(number).is_ok())
+        };
+        let customer = |client, household| Caller { client, household, ..Caller::default() };
+        for name in 0..40 {
+            assert!(jobs.push(&customer(100 + name, 1), job(1)).is_none());
+        }
+        for _ in 0..4 {
+            assert!(jobs.push(&customer(7, 2), job(2)).is_none());
+        }
+        let service = KpStanding { role: KpRole::Service, ..KpStanding::default() };
+        for _ in 0..20 {
+            assert!(jobs.push(&customer(8, 3).of(3, service), job(3)).is_none());
+        }
+        let shared = Shared::new((1, 2), &crate::admission::SpaceAdmission::default()).unwrap();
+        while let Some(job) = jobs.pop() {
+            job(&shared, ParseDecision::Read);
+        }
+        let order: Vec<u64> = heard.try_iter().collect();
+        let firsts: Vec<u64> = order.iter().copied().filter(|it| *it != 3).take(8).collect();
+        assert_eq!(firsts, [1, 2, 1, 2, 1, 2, 1, 2]);
+        assert_eq!((order[..15].iter().filter(|it| **it == 3).count(), order[15]), (15, 1), "never locked out");
+        assert_eq!(order.len(), 64);
     }
 }

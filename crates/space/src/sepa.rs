@@ -6,7 +6,7 @@ use tidegate_control::hints::{Asks, Hints};
 use tidegate_graph::{GraphError, Query, QueryLimits, Row};
 
 use crate::change::{Manner, WrittenChange};
-use crate::http::problem::UNAVAILABLE;
+use crate::http::problem::{OUTDATED, UNAVAILABLE};
 use crate::limits::GRAPHS_MAX;
 use crate::machine::request::{Begun, Refused, ResumePoint, Subscribed};
 
@@ -82,7 +82,8 @@ pub(crate) fn read(text: &str) -> Result<SepaRequest, SepaError> {
 /// What a message says about pace, as texts or numbers.
 fn asks(message: &Value) -> Asks {
     let mut asks = Asks::default();
-    for known in ["pace-deadline-ms", "pace-want-ms", "pace-ticket", "pace-accept"] {
+    // A subscription has no version: it goes on from a number.
+    for known in Asks::NAMES.into_iter().filter(|name| *name != "pace-version") {
         match message.get(known) {
             Some(Value::String(text)) => drop(asks.read(known, text)),
             Some(Value::Number(number)) => drop(asks.read(known, &number.to_string())),
@@ -233,6 +234,8 @@ impl SepaError {
                 Self { hints: Some(hints.clone()), ..wrong(429, "too_many_requests", words, alias) }
             }
             Refused::Late => wrong(503, "late", "not done in time", alias),
+            Refused::Dropped => wrong(503, "dropped", "there is too much to do", alias),
+            Refused::Outdated => wrong(409, "outdated", OUTDATED, alias),
             Refused::Unwritable => wrong(503, "unwritable", "the disk fails; nothing was changed", alias),
             Refused::Unconfirmed => wrong(503, "unconfirmed", "the disk fails; what is stored is not known", alias),
             Refused::TooLong => wrong(413, "too_long", "the result is too long", alias),

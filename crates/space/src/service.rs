@@ -1,6 +1,6 @@
 //! The service: a writer, readers and a watcher, and the handle by which doors reach them.
 
-use std::net::IpAddr;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -358,12 +358,16 @@ impl SpaceHandle {
         lock(&self.shared.cache).unchanged_at(&footprint, seen)
     }
 
-    /// A client as the pools know it: where it comes from and what it calls itself.
-    pub(crate) fn client(&self, from: IpAddr, name: &[u8]) -> u64 {
-        use std::hash::{Hash, Hasher};
+    /// A number for something that has a name, which nobody outside can foresee.
+    pub(crate) fn number(&self, what: &impl Hash) -> u64 {
         let mut hasher = siphasher::sip::SipHasher24::new_with_keys(self.shared.seed.0, self.shared.seed.1);
-        (from.to_canonical(), name).hash(&mut hasher);
+        what.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// What was decided about requests for which there was no room, or no use: class, policy and number.
+    pub fn pool_decisions(&self) -> Vec<(&'static str, &'static str, u64)> {
+        lock(&self.shared.desk).front.decisions()
     }
 
     /// Class, outcome and number of the requests so far.

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::admission::SpaceAdmission;
 use crate::counts::Counts;
 use crate::evaluator::EvaluatorState;
+use crate::kps::KpDirectory;
 use crate::machine;
 use crate::machine::cache::Cache;
 use crate::machine::condition::Condition;
@@ -92,6 +93,7 @@ pub(crate) struct Shared {
     supervisor: Condvar,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) counts: Counts,
+    pub(crate) kps: KpDirectory,
     pub(crate) watch: SpaceWatch,
     /// The version of the last change that was, or is about to be, confirmed.
     pub(crate) version: AtomicU64,
@@ -140,6 +142,7 @@ impl Shared {
             supervisor: Condvar::new(),
             cache: Mutex::new(Cache::new(0)),
             counts: Counts::default(),
+            kps: KpDirectory::default(),
             watch: SpaceWatch::default(),
             version: AtomicU64::new(0),
             held: Arc::default(),
@@ -168,9 +171,10 @@ impl Shared {
         let (name, shape) = ask.names(asker.scope, self.seed);
         let began = self.now();
         let until = began + asker.patience;
-        let name = name.map(Box::new);
-        let accepts_partial = asker.accepts_partial;
-        let mut task = Task { ask, class, name, began, until, accepts_partial, hints: Hints::default(), requester };
+        let (accepts_partial, client) = (asker.accepts_partial, asker.caller.client);
+        let (check, name) = (ask.check_name(name.as_ref(), client, asker.is_check), name.map(Box::new));
+        let hints = Hints::default();
+        let mut task = Task { ask, class, name, began, until, accepts_partial, check, client, hints, requester };
         if let Some(refused) = self.unavailable() {
             self.reply(task, Err(refused));
             return;
@@ -341,6 +345,7 @@ impl Shared {
     /// False if whoever asked has gone.
     pub(crate) fn reply(&self, task: Task, outcome: Result<SpaceResponse, Refused>) -> bool {
         self.counts.count(task.class, &outcome, self.now().since(task.began));
+        self.kps.on_answered(task.client, &outcome);
         task.requester.reply.send(outcome).is_ok()
     }
 
@@ -353,8 +358,12 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_graph::{Query, QueryLimits};
+
     use super::*;
     use crate::admission::{ClassAdmission, Policy};
+    use crate::machine::request::Form;
+    use crate::machine::request_queue::Caller;
 
     /// Nobody works here: what is offered waits.
     fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<SpaceResponse, Refused>> {
@@ -382,6 +391,29 @@ mod tests {
         assert_eq!(waiting.len(), 2000);
         assert!(retry_after >= Duration::from_millis(90), "{retry_after:?}");
         assert_eq!(shared.counts.all(), [("update", "busy", 1)]);
+    }
+
+    #[test]
+    fn a_later_check_of_the_same_client_makes_the_earlier_one_out_of_date() {
+        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
+        let ask = |client: u64, is_check: bool| {
+            let (reply, answer) = oneshot::channel();
+            let query = Query::parse("SELECT ?o { <urn:lamp> <urn:state> ?o }", &QueryLimits::default()).unwrap();
+            let form = Form::Results(sparesults::QueryResultsFormat::Json);
+            let request = SpaceRequest::Query { query: Box::new(query), form };
+            let caller = Caller { client, ..Caller::default() };
+            let asker = RequestOrigin { is_check, ..RequestOrigin::new(0, None).of(caller) };
+            shared.offer(request, asker, ReplyTo { progress: Arc::default(), charge: None, reply });
+            answer
+        };
+        let (mut first, mut other, mut plain) = (ask(1, true), ask(2, true), ask(1, false));
+        let mut later = ask(1, true);
+        assert!(matches!(first.try_recv(), Ok(Err(Refused::Outdated))));
+        for waiting in [&mut other, &mut plain, &mut later] {
+            assert!(waiting.try_recv().is_err(), "of others, and what is no check, nothing is known to be old");
+        }
+        assert_eq!(shared.counts.all(), [("query", "outdated", 1)]);
+        assert_eq!(lock(&shared.desk).front.decisions(), [("query", "outdated", 1)]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use tidegate_core::{RATE_WINDOW, Whom};
 
 use crate::ask::walk;
 use crate::clients::{find, last_closed};
+use crate::kps;
 use crate::problem::{Answered, json_of, no_client};
 use crate::situation::name_conflict;
 use crate::state::AdminState;
@@ -39,6 +40,12 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         let identity = closed.as_ref().map(|closed| &closed.parting.identity);
         let ban = ban_of(&state, &client_id, identity).map(|ban| banned(&ban));
         let state_name = if ban.is_some() { "banned" } else { "closed" };
+        if closed.is_none()
+            && ban.is_none()
+            && let Some((kps, text)) = kps::why(&state, &client_id)
+        {
+            return Ok(json_of(&json!({ "client": null, "kps": kps, "state": "kp", "text": text })));
+        }
         let Some(closed) = closed else {
             // Who was never let in has no other trace.
             let ban = ban.ok_or_else(|| no_client(&client_id))?;

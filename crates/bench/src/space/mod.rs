@@ -2,6 +2,7 @@
 //! reach them through sockets where a case says so, and through the service's own handle where only the space is meant.
 
 mod beside;
+mod chatty;
 mod combine;
 mod host;
 mod insert;
@@ -29,6 +30,8 @@ pub(super) enum SpaceCase {
     Writers,
     /// The same question ten thousand times in a second, while the data change.
     Same,
+    /// One chatty customer beside a hundred services.
+    Chatty,
     /// Questions that are alike, and changes that do not concern most of them.
     Combine,
 }
@@ -57,6 +60,7 @@ pub(super) fn run(scenario: SpaceCase, setting: &RunSettings) -> Result<SpaceFig
         SpaceCase::Beside => runtime.block_on(beside::run(setting))?,
         SpaceCase::Writers => runtime.block_on(writers::run(setting))?,
         SpaceCase::Same => runtime.block_on(beside::same(setting))?,
+        SpaceCase::Chatty => runtime.block_on(chatty::run(setting))?,
         SpaceCase::Combine => runtime.block_on(combine::run(setting))?,
     };
     Ok(SpaceFigures(figures.into_iter().map(|(name, value)| NamedFigure { name, value }).collect()))

@@ -37,6 +37,12 @@ pub(crate) struct KpArgs {
     /// Certificates to trust, PEM, instead of those of this machine: for `https://` and `ssaps://`
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) cafile: Option<PathBuf>,
+    /// What this client calls itself, for its own share among those of one address; a name of chance if nothing is said
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) node: Option<String>,
+    /// The class as which it would like to be served, over HTTP; a better one than its own needs a right
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) class: Option<String>,
     /// Print each line as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -32,8 +32,24 @@ type Line = SendRequest<Full<Bytes>>;
 #[derive(Debug)]
 pub(crate) struct HttpEndpoint {
     pub(crate) road: BrokerRoute,
+    /// Who asks.
+    pub(crate) kp: KpHeaders,
     idle: Idle<Line>,
     places: Semaphore,
+}
+
+/// What a KP calls itself, so that it is one of those that come from its address; and the class that it asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KpHeaders {
+    pub(crate) name: String,
+    pub(crate) class: Option<String>,
+}
+
+impl KpHeaders {
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let class = self.class.iter().map(|class| ("pace-class", class.clone()));
+        std::iter::once(("pace-client", self.name.clone())).chain(class).collect()
+    }
 }
 
 /// An answer that has arrived as a whole.
@@ -44,14 +60,14 @@ struct HttpResponse {
 }
 
 /// What our broker says of a change that it surely did not make: the last part of the type of its problem.
-const NOT_DONE: [&str; 4] = ["busy", "late", "unwritable", "closing"];
+const NOT_DONE: [&str; 5] = ["busy", "dropped", "late", "unwritable", "closing"];
 const PROBLEM: &str = "urn:tidegate:problem:";
 /// Queries up to this go into the URL, where an equal version needs no answer.
 const GET_BYTES_MAX: usize = 4096;
 
 impl HttpEndpoint {
-    pub(crate) fn new(road: BrokerRoute) -> Self {
-        Self { road, idle: Idle::default(), places: Semaphore::new(LINES_MAX) }
+    pub(crate) fn new(road: BrokerRoute, kp: KpHeaders) -> Self {
+        Self { road, kp, idle: Idle::default(), places: Semaphore::new(LINES_MAX) }
     }
 
     pub(crate) async fn update(&self, text: String, asks: &Asks, patience: Duration) -> Result<(), Error> {
@@ -104,7 +120,7 @@ impl HttpEndpoint {
         if let Some(credentials) = basic(&self.road.address) {
             request = request.header(header::AUTHORIZATION, credentials);
         }
-        let mut pairs = Vec::new();
+        let mut pairs = self.kp.pairs();
         asks.write(|name, text| pairs.push((name, text)));
         pairs.into_iter().fold(request, |request, (name, text)| request.header(name, text))
     }

@@ -16,7 +16,7 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tracing::debug;
 
 use super::address::within;
-use super::http::{basic, hints_of, text_of};
+use super::http::{KpHeaders, basic, hints_of, text_of};
 use super::query_task::News;
 use super::space::Endpoint;
 use super::tls::{BrokerRoute, Stream};
@@ -129,6 +129,7 @@ impl SocketPool {
         if let Endpoint::Http(endpoint) = &*self.endpoint {
             let task = SocketTask {
                 road: endpoint.subscribe.clone(),
+                kp: endpoint.requests.kp.clone(),
                 orders: incoming,
                 news: self.news.clone(),
                 asked: BTreeMap::new(),
@@ -145,6 +146,7 @@ type Socket = WebSocketStream<Stream>;
 
 struct SocketTask {
     road: BrokerRoute,
+    kp: KpHeaders,
     orders: mpsc::Receiver<SocketOrder>,
     news: mpsc::Sender<News>,
     /// Subscriptions without an answer, by alias.
@@ -200,6 +202,10 @@ impl SocketTask {
             && let Ok(value) = credentials.parse()
         {
             request.headers_mut().insert("authorization", value);
+        }
+        for (name, text) in self.kp.pairs() {
+            // A name that no header can have is not said.
+            text.parse().ok().and_then(|value| request.headers_mut().insert(name, value));
         }
         let stream = self.road.open().await?;
         let config = WebSocketConfig::default()

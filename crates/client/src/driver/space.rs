@@ -23,8 +23,11 @@ use crate::session::ssap::SsapIdentity;
 /// How to speak to a space.
 #[derive(Clone, Debug, Default)]
 pub struct SpaceConfig {
-    /// `node_id` of SSAP; a name of chance if nothing is said.
+    /// What this client calls itself, `node_id` of SSAP and `pace-client` of HTTP; a name of chance if nothing is said. Visible
+    /// ASCII, up to 128 bytes.
     pub node: Option<String>,
+    /// The class as which it would like to be served (`pace-class`), over HTTP: a better one than its own needs a right.
+    pub class: Option<String>,
     /// `space_id` of SSAP; `X` if nothing is said, as everywhere.
     pub space: Option<String>,
     /// Where to subscribe, if it is not `/subscribe` beside the queries: an engine of SEPA has another port.
@@ -75,21 +78,22 @@ impl Space {
         let address = BrokerUrl::read(address, PORTS)?;
         let answer_time = config.patience.unwrap_or(ANSWER_TIMEOUT);
         let (is_ssap, road) = (address.scheme.starts_with("ssap"), BrokerRoute::new(address, config.ca.as_deref())?);
+        let node = config.node.unwrap_or_else(|| {
+            use tidegate_control::rand_core::Rng;
+            format!("tidegate-{:016x}", chance().next_u64())
+        });
         let endpoint = if is_ssap {
-            let node = config.node.unwrap_or_else(|| {
-                use tidegate_control::rand_core::Rng;
-                format!("tidegate-{:016x}", chance().next_u64())
-            });
             let speaker = SsapIdentity { node, space: config.space.unwrap_or_else(|| "X".to_owned()) };
             Endpoint::Ssap(ssap::SsapEndpoint::new(road, speaker))
         } else {
+            let kp = http::KpHeaders { name: node, class: config.class };
             let subscribe = match config.subscribe {
                 Some(text) => {
                     BrokerRoute::new(BrokerUrl::read(&text, &[("ws", 9000), ("wss", 9443)])?, config.ca.as_deref())?
                 }
                 None => road.to("ws", format!("{}/subscribe", road.address.path)),
             };
-            Endpoint::Http(SparqlEndpoint { requests: http::HttpEndpoint::new(road), subscribe })
+            Endpoint::Http(SparqlEndpoint { requests: http::HttpEndpoint::new(road, kp), subscribe })
         };
         let endpoint = Arc::new(endpoint);
         let retry = RetryPolicy::default();

@@ -129,7 +129,8 @@ impl SsapEndpoint {
     }
 
     fn polite<'a>(&self, asks: &'a Asks) -> &'a Asks {
-        const NOTHING: &Asks = &Asks { deadline: None, want: None, version: None, ticket: None, accept: None };
+        const NOTHING: &Asks =
+            &Asks { deadline: None, want: None, version: None, ticket: None, accept: None, client: None, class: None };
         if self.is_plain.load(Ordering::Relaxed) { NOTHING } else { asks }
     }
 

@@ -6,17 +6,20 @@
 //! topics = ["alarm/#"]          # all that is given must be met: a topic of these,
 //! users = ["panel"]             # from a user of these,
 //! clients = ["panel-*"]         # from a client of these
+//! addresses = ["10.1.0.0/16"]   # from one of these addresses
+//! role = "service"              # at the smart space: before customers, which is what everybody else is
+//! claimants = ["desk"]          # users who may have it for what they ask of the smart space (pace-class); "*" is any user
 //! on_full = "drop_longest"      # or "drop_newest", "drop_oldest", "latest" (only the newest of each topic waits),
 //!                               # "refuse" (QoS 1 and 2 are not taken, MQTT 5 is told 0x97, before it is not read)
 //! max_bytes = "64KiB"           # of it may wait in one queue, then on_full decides; without, as much as fits
 //! max_delay = "5s"              # it waits for its receiver at most; without, as long as it lives
 //! ```
 
-use tidegate_core::classes::{CLASS_BYTES_MIN, CLASS_DELAY_MIN, Class};
+use tidegate_core::classes::{AddressRange, CLASS_BYTES_MIN, CLASS_DELAY_MIN, Class};
 use tidegate_core::glob::Glob;
 
 use super::setting::{Setting, Size, Span, WholeNumber};
-use super::words::OnFullWord;
+use super::words::{OnFullWord, RoleWord};
 use super::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, read_fields};
 
 /// Every field with its meaning.
@@ -24,7 +27,22 @@ pub const FIELDS: Fields = &[
     ("weight", "Share of each of its publishers where there is not enough: 1 to 256; high has 4, normal 2, low 1."),
     ("topics", "A list of topic filters, one of which must match."),
     ("users", "A list of users, one of whom must have sent it."),
-    ("clients", "A list of client identifiers, one of which must have sent it; `*` stands for anything."),
+    (
+        "clients",
+        "A list of client identifiers, one of which must have sent it; `*` stands for anything. At the smart space: SSAP nodes, \
+         and what clients call themselves (`pace-client`); with users only together with `users` or `addresses`.",
+    ),
+    ("addresses", "A list of addresses such as `192.168.1.7` or `10.1.0.0/16`, from one of which it must come."),
+    (
+        "role",
+        "At the smart space: `service` comes first, `customer` gets what services leave, and a sixteenth always. Unset: \
+         `customer`.",
+    ),
+    (
+        "claimants",
+        "Users who may claim this class for what they ask of the smart space (`pace-class`); `*` is every user. A lesser class \
+         than its own may be claimed by anybody.",
+    ),
     (
         "on_full",
         "Who goes when a queue is full: `drop_longest`, `drop_oldest`, `drop_newest`, `latest` (of each topic only the \
@@ -69,9 +87,22 @@ fn set(class: &mut Class, field: &str, value: &ConfigValue) -> Result<(), String
         "max_delay" => class.max_delay = Some(Delay::read(value, None).ok_or_else(Delay::expected)?.0),
         "topics" => class.topics = list(value)?.iter().map(|text| text.as_str().into()).collect(),
         "users" => class.users = list(value)?.iter().map(|text| text.as_str().into()).collect(),
+        "claimants" => class.claimants = list(value)?.iter().map(|text| text.as_str().into()).collect(),
+        "addresses" => class.addresses = addresses(value)?,
+        "role" => {
+            class.role = RoleWord::read(value, None).map(|RoleWord(word)| word).ok_or_else(RoleWord::expected)?;
+        }
         _ => class.clients = list(value)?.iter().map(|text| Glob::new(text)).collect(),
     }
     Ok(())
+}
+
+fn addresses(value: &ConfigValue) -> Result<Vec<AddressRange>, String> {
+    let read = |text: &String| text.parse().ok();
+    list(value)
+        .ok()
+        .and_then(|list| list.iter().map(read).collect())
+        .ok_or_else(|| "a list of addresses such as [\"192.168.1.7\", \"10.1.0.0/16\"]".to_owned())
 }
 
 fn list(value: &ConfigValue) -> Result<&[String], String> {
@@ -86,7 +117,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use tidegate_core::classes::OnFull;
+    use tidegate_core::classes::{ClassRole, OnFull};
 
     use super::*;
     use crate::config::file;
@@ -111,6 +142,22 @@ mod tests {
         assert_eq!((classes[0].max_bytes, classes[0].max_delay), (None, None));
         assert_eq!((classes[1].max_bytes, classes[1].max_delay), (Some(65_536), Some(Duration::from_secs(90))));
         assert_eq!(classes[0].clients, [Glob::new("p-*")]);
+    }
+
+    #[test]
+    fn a_class_says_who_comes_first_at_the_smart_space() {
+        let text = "[classes.agents]\nweight = 8\nrole = \"service\"\nusers = [\"agent\"]\naddresses = [\"10.1.0.0/16\", \"::1\"]\n\
+                    claimants = [\"*\"]\n[classes.b]\nweight = 1\nrole = \"boss\"\naddresses = [\"10.0.0.0/33\"]\nclaimants = []\n";
+        let (classes, problems) = classes(text);
+        assert_eq!((classes.len(), classes[0].role, classes[0].addresses.len()), (1, ClassRole::Service, 2));
+        assert_eq!(classes[0].claimants, ["*".into()]);
+        for part in [
+            "classes.b.role: \"boss\" does not fit: expected one of \"service\", \"customer\"",
+            "classes.b.addresses: [\"10.0.0.0/33\"] does not fit: expected a list of addresses",
+            "classes.b.claimants: [] does not fit: expected a list of texts",
+        ] {
+            assert!(problems.iter().any(|problem| problem.contains(part)), "{part} in {problems:?}");
+        }
     }
 
     #[test]

@@ -16,8 +16,8 @@ use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
 use super::map::{PrefixList, UserName};
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
-    AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord,
-    Receiver, SecureDoor,
+    AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PoolRuleWord,
+    PriorityWord, Receiver, SecureDoor,
 };
 
 /// When a changed value takes effect.
@@ -187,6 +187,12 @@ keys! {
         Restart check_delay_max: Span<1, 60_000> = Span(admission().check.delay_max);
         /// Pages of other sites that may use the doors of the smart space through a browser, by origin.
         Reload origins: Origins = Origins::default();
+    }
+    pool: PoolSection {
+        /// The request pool of the smart space: "practical" bounds how long requests wait and is fair to whoever asks, "paper" is that of the papers, in which each type of request has a queue of a fixed length, in the order of arrival, and the policies of [space] say what happens to one that finds it full.
+        Restart rule: PoolRuleWord = PoolRuleWord(admission().rule);
+        /// Length of each queue of the papers' pool, in requests.
+        Restart length: WholeNumber<1, 16_000_000> = WholeNumber(admission().length.into());
     }
     map: Map {
         /// Prefixes for the triples of maps, beside rdf, rdfs, xsd, owl, sosa, ssn, qudt, unit, saref, schema and geo.

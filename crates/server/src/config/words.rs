@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use tidegate_admin::HttpTarget;
-use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
-use tidegate_space::Policy;
+use tidegate_core::classes::{ClassBy, ClassRole, OnFull, PriorityMode};
+use tidegate_space::{Policy, PoolRule};
 use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
 
@@ -267,6 +267,14 @@ one_of! {
 }
 
 one_of! {
+    /// Which request pool the smart space has.
+    PoolRuleWord(PoolRule) {
+        "practical" = PoolRule::Practical,
+        "paper" = PoolRule::Paper,
+    }
+}
+
+one_of! {
     /// Who is served first.
     PriorityWord(PriorityMode) {
         "practical" = PriorityMode::Practical,
@@ -292,6 +300,14 @@ one_of! {
         "drop_oldest" = OnFull::DropOldest,
         "latest" = OnFull::Latest,
         "refuse" = OnFull::Refuse,
+    }
+}
+
+one_of! {
+    /// Who comes first at the smart space.
+    RoleWord(ClassRole) {
+        "service" = ClassRole::Service,
+        "customer" = ClassRole::Customer,
     }
 }
 

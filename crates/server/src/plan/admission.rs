@@ -19,6 +19,8 @@ pub fn admission(options: &Options) -> SpaceAdmission {
         advanced_query: line(it.advanced_query_policy, it.advanced_query_delay_max),
         subscribe: line(it.subscribe_policy, it.subscribe_delay_max),
         check: line(it.check_policy, it.check_delay_max),
+        rule: options.pool.rule.0,
+        length: options.pool.length.0 as u32,
     }
 }
 

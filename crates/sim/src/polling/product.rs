@@ -10,7 +10,7 @@ use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
 use tidegate_control::{ConfigError, Timestamp};
 use tidegate_space::request_queue::{
-    Arrival, Caller, EndedWait, Entered, Job, RequestQueue, Servers, Shape, Taken, WaitTerms,
+    Arrival, Caller, EndedWait, Entered, Job, KpPlace, RequestQueue, Servers, Shape, Taken, WaitTerms,
 };
 use tidegate_space::{SpaceAdmission, limits};
 
@@ -54,7 +54,8 @@ impl Product {
         let arrival = Arrival {
             class,
             key: asked.key,
-            client,
+            kp: KpPlace::default(),
+            check: None,
             shape,
             patience,
             terms: WaitTerms::default(),
@@ -70,6 +71,8 @@ impl Product {
                 self.counts.denied += 1;
                 Fate::Denied(told)
             }
+            // Not by the policies of this pool.
+            Entered::Dropped(_) => Fate::Denied(Box::new(hints)),
         }
     }
 
@@ -88,6 +91,7 @@ impl Product {
             self.counts.waiting -= 1;
             match ended {
                 EndedWait::Late(_) => self.counts.expired += 1,
+                EndedWait::Outdated(_) | EndedWait::Dropped(_) => self.counts.displaced += 1,
                 EndedWait::SentAway(visit, place) => {
                     self.counts.denied += 1;
                     sent_away.push((visit.asker, Box::new(place.with_pace_of(&visit.hints))));

@@ -72,7 +72,10 @@ async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Aut
     let is_free = match rule {
         AccessMode::Open => true,
         // By a name that anybody can point at this machine a page could read what its visitor's machine may.
-        AccessMode::ReadersOpen => !writes && host.is_some_and(is_this_machine),
+        // Whoever shows a password is known by it, although it need not be.
+        AccessMode::ReadersOpen => {
+            !writes && host.is_some_and(is_this_machine) && !head.headers.contains_key(header::AUTHORIZATION)
+        }
         AccessMode::Users => false,
     };
     let certificate = head.extensions.get::<CertificateUser>().and_then(|CertificateUser(user)| user.clone());

@@ -32,13 +32,12 @@ use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
 use tidegate_http::{PasswordCache, SecureStream, Timeouts, TlsDoor, serve_connection};
 
-use crate::access_policy::AccessPolicy;
+use crate::access_policy::{AccessPolicy, KpIdentity};
 use crate::counts::ConnectionKind;
 use crate::limits::{
     BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_LAST_TIME, INLINE_BYTES,
 };
 use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
-use crate::machine::request_queue::Caller;
 use crate::memory::TextCharge;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
@@ -195,7 +194,7 @@ async fn ask_text<N: Send + Sync + 'static>(
 /// What a request says about pace. What is not understood is passed over.
 fn asks(headers: &HeaderMap) -> Asks {
     let mut asks = Asks::default();
-    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket", "pace-accept"] {
+    for known in Asks::NAMES {
         if let Some(text) = headers.get(known).and_then(|value| value.to_str().ok()) {
             asks.read(known, text.trim());
         }
@@ -206,10 +205,10 @@ fn asks(headers: &HeaderMap) -> Asks {
 /// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
 fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, SpaceProblem> {
     let asks = asks(&head.headers);
-    // Whoever has not shown who it is, is known by its address only.
-    let shown = head.extensions.get::<guard::Authenticated>();
-    let user = shown.map_or(&b""[..], |guard::Authenticated(user)| user.as_bytes());
-    let caller = Caller::new(door.handle.client(tidegate_http::peer(head), user), &asks);
+    // Whoever has not shown who it is, is known by its address, and by what it calls itself.
+    let user = head.extensions.get::<guard::Authenticated>().map(|guard::Authenticated(user)| &**user);
+    let kp = KpIdentity { user, address: tidegate_http::peer(head), name: asks.client.as_deref() };
+    let caller = door.handle.caller(&*door.policy, &kp, &asks, ConnectionKind::Http);
     // A form does not hide what stands in the address.
     let address = body::Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let timeout = match parameters.one("timeout")? {
@@ -233,7 +232,10 @@ fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Resul
         }
         None => asks.deadline,
     };
-    Ok(RequestOrigin::new(0, patience).of(caller))
+    // Several clients of one address may ask the same: only who has a name is known to be the same as before.
+    let is_check =
+        asks.client.is_some() && (asks.version.is_some() || head.headers.contains_key(header::IF_NONE_MATCH));
+    Ok(RequestOrigin { is_check, ..RequestOrigin::new(0, patience).of(caller) })
 }
 
 /// A header that is made of numbers and known words.

@@ -80,6 +80,8 @@ impl From<Refused> for SpaceProblem {
             Refused::Late => {
                 Self::unavailable("late", "not done in time, nothing was changed").after(Duration::from_secs(1))
             }
+            Refused::Dropped => Self::unavailable("dropped", "there is too much to do; nothing was changed"),
+            Refused::Outdated => Self::new(StatusCode::CONFLICT, "outdated", OUTDATED),
             Refused::Unwritable => {
                 Self::unavailable("unwritable", "the disk fails; nothing was changed").after(DISK_RETRY)
             }
@@ -104,6 +106,9 @@ impl From<Refused> for SpaceProblem {
         }
     }
 }
+
+/// Why a check is not answered whose asker has asked again.
+pub(crate) const OUTDATED: &str = "the same was asked again since, by the same client, which has a newer version";
 
 impl From<GraphError> for SpaceProblem {
     fn from(error: GraphError) -> Self {

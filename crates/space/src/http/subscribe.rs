@@ -1,23 +1,28 @@
 //! `/subscribe`: standing queries over a WebSocket, as many as a client likes on one socket.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use futures_util::SinkExt;
 use tidegate_control::admission::Class;
+use tidegate_control::hints::Asks;
 use tidegate_graph::{GraphError, SubscriberId};
 use tidegate_http::PeerAddress;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
-use super::HttpState;
+use super::guard::Authenticated;
 use super::problem::SpaceProblem;
+use super::{HttpState, asks};
+use crate::access_policy::{AccessPolicy, KpIdentity};
 use crate::counts::ConnectionKind;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::machine::notification::SpaceNotification;
@@ -40,10 +45,13 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 pub(super) async fn upgrade(
     State(door): State<Arc<HttpState>>,
     Extension(PeerAddress(from)): Extension<PeerAddress>,
+    user: Option<Extension<Authenticated>>,
+    headers: HeaderMap,
     socket: WebSocketUpgrade,
 ) -> Result<Response, SpaceProblem> {
-    let handle = door.handle.clone();
-    let client = handle.client(from, b"socket");
+    let (handle, policy) = (door.handle.clone(), Arc::clone(&door.policy));
+    let user = user.map(|Extension(Authenticated(user))| user);
+    let kp = SocketKp { user, address: from, name: asks(&headers).client };
     let place = door
         .places
         .take(ConnectionKind::Socket, &handle.shared.counts)
@@ -54,7 +62,7 @@ pub(super) async fn upgrade(
         .read_buffer_size(READ_BYTES)
         .on_upgrade(move |socket| async move {
             let shared = Arc::clone(&handle.shared);
-            let _ = shared.panics.catch_async(Part::Http, attend(socket, handle, client)).await;
+            let _ = shared.panics.catch_async(Part::Http, attend(socket, handle, policy, kp)).await;
             drop(place);
         });
     Ok(response)
@@ -72,9 +80,17 @@ pub(super) fn spuid() -> String {
     format!("sepa://subscription/{}", uuid())
 }
 
+/// Who has a socket, by what it said when it came: nobody gains by another name in each message.
+struct SocketKp {
+    user: Option<Arc<str>>,
+    address: IpAddr,
+    name: Option<Box<str>>,
+}
+
 struct Socket {
     handle: SpaceHandle,
-    client: u64,
+    policy: Arc<dyn AccessPolicy>,
+    kp: SocketKp,
     subscriptions: HashMap<u64, SepaSubscription>,
     under_way: VecDeque<(PendingSubscribe, TextReading<Option<GraphError>>)>,
     outlet: Arc<NotificationOutlet>,
@@ -82,10 +98,10 @@ struct Socket {
     out_bytes: usize,
 }
 
-async fn attend(mut socket: WebSocket, handle: SpaceHandle, client: u64) {
+async fn attend(mut socket: WebSocket, handle: SpaceHandle, policy: Arc<dyn AccessPolicy>, kp: SocketKp) {
     let (outlet, mut inlet) = outlet(&handle);
     let (subscriptions, under_way, out) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-    let mut state = Socket { handle, client, subscriptions, under_way, outlet, out, out_bytes: 0 };
+    let mut state = Socket { handle, policy, kp, subscriptions, under_way, outlet, out, out_bytes: 0 };
     state.serve(&mut socket, &mut inlet).await;
     for id in state.subscriptions.into_keys() {
         state.handle.depart(SubscriberId(id), &state.outlet);
@@ -132,6 +148,17 @@ impl Socket {
         }
     }
 
+    /// A name in the first message counts, if none came with the handshake: browsers cannot say it there.
+    fn caller(&mut self, asks: &Asks) -> Caller {
+        if self.kp.name.is_none() {
+            self.kp.name.clone_from(&asks.client);
+        }
+        let SocketKp { user, address, name } = &self.kp;
+        let kp =
+            KpIdentity { user: user.as_deref(), address: *address, name: Some(name.as_deref().unwrap_or("socket")) };
+        self.handle.caller(&*self.policy, &kp, asks, ConnectionKind::Socket)
+    }
+
     fn say(&mut self, text: String) {
         self.out_bytes += text.len();
         self.out.push_back(Message::Text(text.into()));
@@ -147,7 +174,7 @@ impl Socket {
             }
             Ok(SepaRequest::Subscribe(mut wanted)) => {
                 let (asks, alias, is_return) = (&wanted.asks, wanted.alias.take(), wanted.seen.is_some());
-                let caller = Caller::new(self.client, asks);
+                let caller = self.caller(asks);
                 let (asker, bytes) = (RequestOrigin::new(0, asks.deadline).of(caller), wanted.sparql.len());
                 let (outlet, class) = (Some(Arc::clone(&self.outlet)), Class::Subscribe);
                 let reading = self.handle.read(bytes, class, asker, move |limits| match wanted.query(limits) {

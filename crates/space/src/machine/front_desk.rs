@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use rand_core::Rng;
 use tidegate_control::Timestamp;
+use tidegate_control::admission::Class;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Evaluated, Snapshot, SubscriberId};
 
 use super::condition::Condition;
-use super::order::{Arrival, Job, Servers, Shape, Taken, WaitTerms};
+use super::order::{Arrival, Job, KpPlace, Servers, Shape, Taken, WaitTerms};
 use super::request::Refused;
-use super::request_queue::{Caller, EndedWait, Entered, RequestQueue};
-use super::task::PendingRequest;
+use super::request_queue::{Caller, EndedWait, Entered, PoolDecision, RequestQueue};
+use super::task::{PendingRequest, Requester};
 use super::writer::WriterWait;
 use crate::admission::SpaceAdmission;
 use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
@@ -87,7 +88,7 @@ pub(crate) struct FrontDesk<R, C> {
     is_closing: bool,
 }
 
-impl<R, C> FrontDesk<R, C> {
+impl<R: Requester, C> FrontDesk<R, C> {
     /// None if a queue cannot be as it is wanted.
     pub(crate) fn new(admission: &SpaceAdmission, keys: [TicketKey; 2]) -> Option<Self> {
         // The writer has one thread, and as many jobs under way as wait together for the disk.
@@ -95,8 +96,8 @@ impl<R, C> FrontDesk<R, C> {
         let reader = Servers { threads: READERS, long_max: LONG_READERS, worth: PROCESSORS_READING };
         let [write_key, read_key] = keys;
         Some(Self {
-            writers: RequestQueue::new(&admission.pool(writer.worth), writer, write_key)?,
-            readers: RequestQueue::new(&admission.pool(reader.worth), reader, read_key)?,
+            writers: RequestQueue::watching(&admission.pool(writer.worth), writer, write_key, PendingRequest::is_left)?,
+            readers: RequestQueue::watching(&admission.pool(reader.worth), reader, read_key, PendingRequest::is_left)?,
             controls: VecDeque::new(),
             is_stored: false,
             snapshot: None,
@@ -140,11 +141,12 @@ impl<R, C> FrontDesk<R, C> {
         task.hints.clone_from(&hints);
         let (class, patience) = (task.class, task.until.since(now));
         let key = task.name.as_ref().map(|name| name.key());
-        let arrival =
-            Arrival { class, key, client: caller.client, shape, patience, terms: WaitTerms::default(), value: task };
+        let (kp, check, terms) = (KpPlace::default(), task.check, WaitTerms::default());
+        let arrival = Arrival { class, key, kp, check, shape, patience, terms, value: task };
         match queue.offer(now, arrival, caller, &hints, chance) {
             Entered::Waits => Offered::Waits(side),
             Entered::Refused(task, hints) => Offered::Refused(task, Refused::Busy(hints)),
+            Entered::Dropped(task) => Offered::Refused(task, Refused::Dropped),
         }
     }
 
@@ -152,6 +154,8 @@ impl<R, C> FrontDesk<R, C> {
     pub(crate) fn drain(&mut self, side: Side) -> Vec<(PendingRequest<R, C>, Refused)> {
         let refused = |ended| match ended {
             EndedWait::Late(task) => (task, Refused::Late),
+            EndedWait::Outdated(task) => (task, Refused::Outdated),
+            EndedWait::Dropped(task) => (task, Refused::Dropped),
             EndedWait::SentAway(task, place) => {
                 let task: PendingRequest<R, C> = task;
                 let told = place.with_pace_of(&task.hints);
@@ -159,6 +163,17 @@ impl<R, C> FrontDesk<R, C> {
             }
         };
         self.queue(side).drain().into_iter().map(refused).collect()
+    }
+
+    /// What was decided about requests for which there was no room, or no use: class, policy and number, without those that
+    /// are zero.
+    pub(crate) fn decisions(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let of_class = |class: &Class| {
+            let both = [self.writers.decisions(*class), self.readers.decisions(*class)];
+            let name = class.name();
+            PoolDecision::ALL.map(|decision| (name, decision.name(), both.map(|it| it[decision as usize]).iter().sum()))
+        };
+        Class::ALL.iter().flat_map(of_class).filter(|(_, _, number)| *number > 0).collect()
     }
 
     pub(crate) fn control(&mut self, control: Control<C>) {

@@ -16,6 +16,7 @@ pub(crate) mod request;
 pub(crate) mod request_queue;
 #[cfg(test)]
 mod simulation;
+pub(crate) mod standing;
 pub(crate) mod subscription_registry;
 pub(crate) mod task;
 pub(crate) mod writer;

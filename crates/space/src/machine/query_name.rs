@@ -89,6 +89,23 @@ impl<C> SpaceRequest<C> {
         (Some(name), shape)
     }
 
+    /// The standing question that it checks, for this client: equal for a later check of the same. Of what goes on with a
+    /// subscription always, because its name is known to one client; else only if the client says which version it has.
+    pub(crate) fn check_name(&self, name: Option<&QueryName>, client: u64, is_check: bool) -> Option<u64> {
+        let hashed = |what: &dyn Fn(&mut SipHasher24)| {
+            let mut hasher = SipHasher24::new_with_keys(client, CHECK_KEY);
+            what(&mut hasher);
+            hasher.finish128().h1
+        };
+        match (self, name) {
+            (Self::Subscribe { seen: Some(seen), .. }, _) => Some(hashed(&|hasher| seen.name.hash(hasher))),
+            (Self::Query { .. } | Self::Match { .. }, Some(name)) if is_check => {
+                Some(hashed(&|hasher| name.written.hash(hasher)))
+            }
+            _ => None,
+        }
+    }
+
     /// What it reads, if its answer depends on that alone.
     pub(crate) fn footprint(&self) -> Option<Footprint> {
         match self {
@@ -156,6 +173,9 @@ fn without_constants(words: &str) -> String {
     }
     kept
 }
+
+/// Keeps names of checks apart from other hashes; clients are numbers that nobody can choose.
+const CHECK_KEY: u64 = 0x7069_6465_6761_7465;
 
 #[cfg(test)]
 mod tests {

@@ -150,13 +150,15 @@ pub struct RequestOrigin {
     pub caller: Caller,
     /// Whether it takes the rows of a `SELECT` that were found when its time was over, or a limit was reached.
     pub accepts_partial: bool,
+    /// It says which version it has: a later one of the same KP about the same makes this one out of date.
+    pub is_check: bool,
 }
 
 impl RequestOrigin {
     /// Somebody with these rights. Its time can only be less than the usual.
     pub fn new(scope: u64, patience: Option<Duration>) -> Self {
         let patience = patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX);
-        Self { scope, patience, caller: Caller::default(), accepts_partial: false }
+        Self { scope, patience, caller: Caller::default(), accepts_partial: false, is_check: false }
     }
 
     /// The same, by this caller.
@@ -222,6 +224,10 @@ pub enum Refused {
     Busy(Box<Hints>),
     /// Not done in time, and never begun.
     Late,
+    /// There was no room for it, or it was let go for a later one; when there will be is not said.
+    Dropped,
+    /// Nobody wants to know any more: whoever asked has left, or has asked the same again since, knowing more.
+    Outdated,
     /// Not done, because nothing can be stored at the moment.
     Unwritable,
     /// Done, but whether it is stored is not known: it holds if the disk comes back before the process ends.
@@ -259,7 +265,7 @@ impl Watched {
     /// In words, for an operator.
     pub(crate) fn shown(&self) -> Box<str> {
         match self {
-            Self::Query(query) => cut(&query.canonical()),
+            Self::Query(query) => shown(&query.canonical()),
             Self::Masks(masks) => format!("{} patterns", masks.len()).into(),
         }
     }
@@ -269,13 +275,13 @@ impl<C> SpaceRequest<C> {
     /// What is asked, in words, for an operator.
     pub(crate) fn shown(&self) -> Box<str> {
         match self {
-            Self::Query { query, .. } => cut(&query.canonical()),
+            Self::Query { query, .. } => shown(&query.canonical()),
             Self::Match { masks, .. } => format!("{} patterns", masks.len()).into(),
             Self::Subscribe { what, .. } => what.shown(),
             Self::Update(_) => "an update".into(),
             Self::Edit { .. } => "an edit".into(),
             Self::Put { .. } => "a graph".into(),
-            Self::AddRule { text, .. } => cut(text),
+            Self::AddRule { text, .. } => shown(text),
             Self::RemoveRule(_) => "a rule less".into(),
         }
     }
@@ -304,12 +310,17 @@ impl<C> SpaceRequest<C> {
     }
 }
 
-fn cut(text: &str) -> Box<str> {
-    let mut end = text.len().min(TEXT_SHOWN_BYTES);
+/// The beginning of a text, up to so many bytes, without half a letter.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text.get(..end).unwrap_or_default().into()
+    text.get(..end).unwrap_or_default()
+}
+
+fn shown(text: &str) -> Box<str> {
+    cut(text, TEXT_SHOWN_BYTES).into()
 }
 
 #[cfg(test)]

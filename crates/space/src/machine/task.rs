@@ -34,12 +34,22 @@ pub(crate) struct PendingRequest<R, C> {
     pub(crate) until: Timestamp,
     /// A part of the answer is better than none.
     pub(crate) accepts_partial: bool,
+    /// The standing question that it checks, and for whom: a later check of the same makes this one out of date.
+    pub(crate) check: Option<u64>,
+    /// Whose it is, for whoever asks why.
+    pub(crate) client: u64,
     /// What its client is told about pace.
     pub(crate) hints: Hints,
     pub(crate) requester: R,
 }
 
 impl<R: Requester, C> PendingRequest<R, C> {
+    /// Whether nobody waits for it any more.
+    pub(crate) fn is_left(&self) -> bool {
+        // A change that was sent is done, whoever waits for the confirmation.
+        self.class != Class::Update && self.requester.is_gone()
+    }
+
     /// Whether an answer would come too late.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.requester.is_gone() || self.until <= now

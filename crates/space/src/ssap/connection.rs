@@ -26,13 +26,13 @@ use super::plan::{Plan, PlanStep, ReplyForm, header_of, look};
 use super::read::{AnswerKind, ReadOutcome, Understood, WaitingFor, class_of, discard, understand};
 use super::write::{self, SsapSubscription};
 use super::{SsapState, SubscriptionEnd, subscription_name, uuid};
-use crate::counts::Ssap;
+use crate::access_policy::KpIdentity;
+use crate::counts::{ConnectionKind, Ssap};
 use crate::limits::{
     SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_TIME, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
     SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
 use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse};
-use crate::machine::request_queue::Caller;
 use crate::notifications::{NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 use crate::panics::{Panicked, Part};
 
@@ -57,8 +57,10 @@ type WriteSide = Box<dyn AsyncWrite + Unpin + Send>;
 struct SsapConnection {
     door: Arc<SsapState>,
     peer: SocketAddr,
-    /// Who it is, by its first message: nobody gains by another name in each.
-    client: Option<u64>,
+    /// The user whom its certificate names.
+    user: Option<Arc<str>>,
+    /// The node of its first message: nobody gains by another name in each.
+    node: Option<Box<str>>,
     writer: WriteSide,
     scanner: Scanner,
     buffer: Buffer,
@@ -92,6 +94,7 @@ pub(super) async fn attend(sides: Sides, peer: SocketAddr, door: Arc<SsapState>,
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
     let mut connection = SsapConnection::new(writer, peer, door, outlet, farewell);
+    connection.user.clone_from(&user);
     let shared = Arc::clone(&connection.door.handle.shared);
     let served = connection.serve(reader, inlet, farewells);
     let why = shared.panics.catch_async(Part::Ssap, served).await.unwrap_or("an internal error");
@@ -114,7 +117,8 @@ impl SsapConnection {
         Self {
             door,
             peer,
-            client: None,
+            user: None,
+            node: None,
             writer,
             scanner: Scanner::default(),
             buffer: Buffer::default(),
@@ -313,10 +317,11 @@ impl SsapConnection {
     }
 
     fn start(&mut self, Plan { header, asks, step }: Plan) {
-        let named = || self.door.handle.client(self.peer.ip(), header.node_id.as_bytes());
-        let client = *self.client.get_or_insert_with(named);
-        let caller = Caller::new(client, &asks);
-        let asker = RequestOrigin::new(0, asks.deadline).of(caller);
+        let node = self.node.get_or_insert_with(|| (&*header.node_id).into());
+        let kp = KpIdentity { user: self.user.as_deref(), address: self.peer.ip(), name: Some(node) };
+        let caller = self.door.handle.caller(&*self.door.policy, &kp, &asks, ConnectionKind::Ssap);
+        let is_check = asks.version.is_some();
+        let asker = RequestOrigin { is_check, ..RequestOrigin::new(0, asks.deadline).of(caller) };
         let is_told = *asks != Asks::default();
         match step {
             PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => self.conclude(&header, step),

@@ -120,7 +120,7 @@ fn of_message(bytes: &[u8], step: impl FnOnce(SsapRequest<'_>) -> Result<PlanSte
         Err(fault) => return of_fault(fault),
     };
     let mut asks = Asks::default();
-    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket", "pace-accept"] {
+    for known in Asks::NAMES {
         if let Ok(Some(text)) = message.text(known) {
             asks.read(known, text.trim());
         }

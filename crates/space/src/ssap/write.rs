@@ -7,7 +7,7 @@ use tidegate_wire_ssap::{AnswerWriter, RowWriter, SEQUENCE_MAX, SsapHeader, Stat
 use super::plan::{ReplyForm, Rows, status_of};
 use super::terms::triple_of;
 use crate::change::{Manner, WrittenChange};
-use crate::http::problem::UNAVAILABLE;
+use crate::http::problem::{OUTDATED, UNAVAILABLE};
 use crate::limits::DISK_RETRY;
 use crate::machine::request::{Begun, Refused, ResponseBody, SpaceResponse, Subscribed};
 use crate::render::write_row;
@@ -83,6 +83,8 @@ pub(crate) fn refusal(header: &SsapHeader, refused: &Refused, out: &mut String) 
     let (status, words, hints) = match refused {
         Refused::Busy(hints) => (Status::OutOfResources, "too much to do".to_owned(), (**hints).clone()),
         Refused::Late => (Status::OutOfResources, "not done in time, nothing was changed".to_owned(), after(None)),
+        Refused::Dropped => (Status::OutOfResources, "there is too much to do".to_owned(), after(None)),
+        Refused::Outdated => (Status::OutOfResources, OUTDATED.to_owned(), after(None)),
         Refused::Unwritable => {
             (Status::OutOfResources, "the disk fails; nothing was changed".to_owned(), after(Some(DISK_RETRY)))
         }

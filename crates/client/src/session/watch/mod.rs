@@ -245,7 +245,7 @@ impl Watch {
     fn asks(&mut self, deadline: Duration) -> Asks {
         let (want, ticket, accept) = (Some(self.pacer.want()), self.ticket.take(), Some(Accept::Ticket));
         // The answer has to travel, too.
-        Asks { deadline: Some(deadline.mul_f64(DEADLINE_SHARE)), want, version: None, ticket, accept }
+        Asks { deadline: Some(deadline.mul_f64(DEADLINE_SHARE)), want, ticket, accept, ..Asks::default() }
     }
 
     fn subscribe(&mut self, now: Timestamp) -> WatchAction {

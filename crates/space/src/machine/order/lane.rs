@@ -1,21 +1,31 @@
-//! Requests of one kind that wait: a line for each client, and whose turn it is.
+//! Requests of one kind and role that wait: a line for each client, lines by household, and whose turn it is.
 //!
 //! ```text
-//! a client comes to an empty line        tag = max(tag, V)
-//! the client with the lowest tag is next V = tag,  tag = tag + work;  of equal ones that which came first
+//! household (a user, or an address without one)   the next by what it has used: `FairShares`
+//!   client (a KP by its name)                     inside of it the next by what that has used
+//!     its requests                                in the order of arrival
 //! ```
-//! This is start-time fair queueing over estimated work: whoever has asked for little is served before whoever asks for
-//! much, a client that comes alone is next, and nobody gains by sending more at once. Inside a line the order is that of
-//! arrival. What a line's client owes is kept while the line is empty.
+//! Whoever has asked for little is served before whoever asks for much; nobody gains by sending more at once, nor by more
+//! names: these share what their household has. A share is by weight: work costs whoever has twice the weight half as much.
 //!
-//! Equal questions wait as one entry, whoever asks them. Knows neither time nor servers.
+//! Equal questions wait as one entry, whoever asks them. A later check of the same standing question by the same client takes
+//! the place of the one that waits. Knows neither time nor servers.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, QueryKey};
 
 use super::estimate::{Estimate, Shape};
+use super::fair::FairShares;
+use crate::machine::standing::KpStanding;
+
+/// Whose line a request stands in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LineId {
+    pub(super) household: u64,
+    pub(super) client: u64,
+}
 
 /// A request that waits, and whoever asked for the same since.
 #[derive(Debug)]
@@ -25,10 +35,28 @@ pub(super) struct Entry<T> {
     pub(super) key: Option<QueryKey>,
     pub(super) class: Class,
     pub(super) shape: Shape,
+    pub(super) standing: KpStanding,
     /// Estimated nanoseconds, and whether requests like this one were seen before.
     pub(super) work: u64,
     pub(super) is_known: bool,
     pub(super) keeps_appointments: bool,
+    /// Whose tickets are good for it.
+    pub(super) asker: u64,
+}
+
+impl<T> Entry<T> {
+    pub(super) fn waiters(self) -> impl Iterator<Item = Waiter<T>> {
+        std::iter::once(self.first).chain(self.joined)
+    }
+
+    /// Lets a later check take the place of an earlier one by the same asker; gives it back if there is none.
+    pub(super) fn supersede(&mut self, later: Waiter<T>) -> Result<T, Waiter<T>> {
+        let mut waiting = std::iter::once(&mut self.first).chain(&mut self.joined);
+        match waiting.find(|waiter| waiter.check.is_some() && waiter.check == later.check) {
+            Some(earlier) => Ok(std::mem::replace(earlier, later).value),
+            None => Err(later),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -36,29 +64,47 @@ pub(super) struct Waiter<T> {
     pub(super) value: T,
     pub(super) arrived: Timestamp,
     pub(super) deadline: Timestamp,
+    /// The standing question that it checks, and for whom.
+    pub(super) check: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Line<T> {
-    entries: VecDeque<Entry<T>>,
-    /// Number of the first entry; an entry's number never changes.
-    front: u64,
-    tag: u64,
-    /// When the line was last empty and somebody came: of equal tags the older is next.
-    turn: u64,
+    /// With their numbers, which grow and never change. (Not a map: one entry would take the room of eleven.)
+    entries: VecDeque<(u64, Entry<T>)>,
+    next: u64,
     work: u64,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), next: 0, work: 0 }
+    }
+}
+
+impl<T> Line<T> {
+    fn first(&self) -> Option<&Entry<T>> {
+        self.entries.front().map(|(_, entry)| entry)
+    }
+
+    fn find(&self, number: u64) -> Option<usize> {
+        self.entries.binary_search_by_key(&number, |(number, _)| *number).ok()
+    }
+}
+
+#[derive(Debug)]
+struct Household<T> {
+    lines: BTreeMap<u64, Line<T>>,
+    shares: FairShares,
 }
 
 #[derive(Debug)]
 pub(super) struct Lane<T> {
-    lines: BTreeMap<u64, Line<T>>,
-    /// Lines with something in them, by tag and turn; and those that only owe something, by tag.
-    ready: BTreeSet<(u64, u64, u64)>,
-    owing: BTreeSet<(u64, u64)>,
-    virtual_time: u64,
-    turns: u64,
-    /// Which entry an equal question may join.
-    shared: BTreeMap<QueryKey, (u64, u64)>,
+    households: BTreeMap<u64, Household<T>>,
+    shares: FairShares,
+    /// Which entry an equal question may join, and which one a later check replaces.
+    shared: BTreeMap<QueryKey, (LineId, u64)>,
+    checks: BTreeMap<u64, (LineId, u64)>,
     items: usize,
     work: u64,
 }
@@ -66,12 +112,10 @@ pub(super) struct Lane<T> {
 impl<T> Lane<T> {
     pub(super) fn new() -> Self {
         Self {
-            lines: BTreeMap::new(),
-            ready: BTreeSet::new(),
-            owing: BTreeSet::new(),
-            virtual_time: 0,
-            turns: 0,
+            households: BTreeMap::new(),
+            shares: FairShares::new(HOUSEHOLDS_OWING_MAX),
             shared: BTreeMap::new(),
+            checks: BTreeMap::new(),
             items: 0,
             work: 0,
         }
@@ -86,17 +130,18 @@ impl<T> Lane<T> {
         self.work
     }
 
-    /// Clients with something waiting.
-    pub(super) fn clients(&self) -> usize {
-        self.ready.len()
+    /// Households with something waiting, and clients of this one.
+    pub(super) fn waiting(&self, household: u64) -> (usize, usize) {
+        let own = self.households.get(&household).map_or(0, |it| it.shares.waiting());
+        (self.shares.waiting(), own)
     }
 
     /// Estimates anew what was not known when it came.
     pub(super) fn reassess(&mut self, estimate: impl Fn(Class, Shape) -> Estimate) {
         self.work = 0;
-        for line in self.lines.values_mut() {
+        for line in self.households.values_mut().flat_map(|household| household.lines.values_mut()) {
             line.work = 0;
-            for entry in &mut line.entries {
+            for (_, entry) in &mut line.entries {
                 if !entry.is_known {
                     let Estimate { nanos, is_known, .. } = estimate(entry.class, entry.shape);
                     (entry.work, entry.is_known) = (nanos, is_known);
@@ -108,35 +153,53 @@ impl<T> Lane<T> {
     }
 
     /// Requests of a client that wait, and their estimated nanoseconds.
-    pub(super) fn of(&self, client: u64) -> (usize, u64) {
-        self.lines.get(&client).map_or((0, 0), |line| (line.entries.len(), line.work))
+    pub(super) fn of(&self, id: LineId) -> (usize, u64) {
+        self.line(id).map_or((0, 0), |line| (line.entries.len(), line.work))
     }
 
-    pub(super) fn push(&mut self, client: u64, entry: Entry<T>) {
-        let line = Line { entries: VecDeque::new(), front: 0, tag: 0, turn: 0, work: 0 };
-        let line = self.lines.entry(client).or_insert(line);
+    fn line(&self, id: LineId) -> Option<&Line<T>> {
+        self.households.get(&id.household)?.lines.get(&id.client)
+    }
+
+    pub(super) fn push(&mut self, id: LineId, entry: Entry<T>) {
+        let Self { households, shares, shared, checks, items, work } = self;
+        let new = || Household { lines: BTreeMap::new(), shares: FairShares::new(LINES_OWING_MAX) };
+        let household = households.entry(id.household).or_insert_with(new);
+        let line = household.lines.entry(id.client).or_default();
         if line.entries.is_empty() {
-            self.owing.remove(&(line.tag, client));
-            line.tag = line.tag.max(self.virtual_time);
-            self.turns += 1;
-            line.turn = self.turns;
-            self.ready.insert((line.tag, line.turn, client));
+            household.shares.on_waiting(id.client);
+            shares.on_waiting(id.household);
         }
+        let number = line.next;
+        line.next += 1;
         if let Some(key) = entry.key {
-            self.shared.insert(key, (client, line.front + line.entries.len() as u64));
+            shared.insert(key, (id, number));
+        }
+        if let Some(check) = entry.first.check {
+            checks.insert(check, (id, number));
         }
         line.work = line.work.saturating_add(entry.work);
-        self.work = self.work.saturating_add(entry.work);
-        self.items += 1;
-        line.entries.push_back(entry);
+        *work = work.saturating_add(entry.work);
+        *items += 1;
+        line.entries.push_back((number, entry));
+    }
+
+    fn entry(&mut self, (id, number): (LineId, u64)) -> Option<&mut Entry<T>> {
+        let line = self.households.get_mut(&id.household)?.lines.get_mut(&id.client)?;
+        let place = line.find(number)?;
+        line.entries.get_mut(place).map(|(_, entry)| entry)
     }
 
     /// An equal question that waits, if as many do not wait with it yet as may.
     pub(super) fn equal(&mut self, key: QueryKey, joined_max: usize) -> Option<&mut Entry<T>> {
-        let (client, number) = *self.shared.get(&key)?;
-        let line = self.lines.get_mut(&client)?;
-        let entry = line.entries.get_mut(usize::try_from(number - line.front).ok()?)?;
-        (entry.joined.len() < joined_max).then_some(entry)
+        let place = *self.shared.get(&key)?;
+        self.entry(place).filter(|entry| entry.joined.len() < joined_max)
+    }
+
+    /// The entry whose first waiter checks the same for the same client.
+    pub(super) fn checking(&mut self, check: u64) -> Option<&mut Entry<T>> {
+        let place = *self.checks.get(&check)?;
+        self.entry(place)
     }
 
     /// Whether anybody's first request is wanted; looks at a bounded number of clients.
@@ -144,191 +207,136 @@ impl<T> Lane<T> {
         self.find(is_wanted).is_some()
     }
 
-    fn find(&self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(u64, u64, u64)> {
-        let head = |client: &u64| self.lines.get(client).and_then(|line| line.entries.front());
-        self.ready.iter().take(LOOKS_MAX).find(|(_, _, client)| head(client).is_some_and(&is_wanted)).copied()
+    fn in_order(&self, of_household: usize) -> impl Iterator<Item = (LineId, &Line<T>)> {
+        let households = self.shares.in_order().filter_map(|key| Some((key, self.households.get(&key)?)));
+        households.flat_map(move |(key, household)| {
+            let clients = household.shares.in_order().take(of_household);
+            clients.filter_map(move |client| Some((LineId { household: key, client }, household.lines.get(&client)?)))
+        })
+    }
+
+    fn find(&self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<LineId> {
+        let mut looked = self.in_order(LOOKS_OF_HOUSEHOLD).take(LOOKS_MAX);
+        let is_next = |line: &Line<T>| line.first().is_some_and(&is_wanted);
+        looked.find(|(_, line)| is_next(line)).map(|(id, _)| id)
     }
 
     /// The next request of which this is true, and whose it is.
-    pub(super) fn pop(&mut self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(u64, Entry<T>)> {
-        let (tag, turn, client) = self.find(is_wanted)?;
-        self.ready.remove(&(tag, turn, client));
-        self.virtual_time = self.virtual_time.max(tag);
-        let entry = self.take_first(client)?;
-        self.settle(client, tag.saturating_add(entry.work.max(1)));
-        Some((client, entry))
+    pub(super) fn pop(&mut self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(LineId, Entry<T>)> {
+        let id = self.find(is_wanted)?;
+        let number = self.line(id)?.entries.front()?.0;
+        let entry = self.remove(id, number)?;
+        let cost = entry.standing.charge(entry.work);
+        self.settle(id, |shares, key, is_waiting| shares.on_served(key, cost, is_waiting));
+        Some((id, entry))
     }
 
     /// Takes the oldest request of a client, without a turn.
-    pub(super) fn displace(&mut self, client: u64) -> Option<Entry<T>> {
-        let (tag, turn) = self.lines.get(&client).map(|line| (line.tag, line.turn))?;
-        let entry = self.take_first(client)?;
-        self.ready.remove(&(tag, turn, client));
-        self.settle(client, tag);
+    pub(super) fn displace(&mut self, id: LineId) -> Option<Entry<T>> {
+        let number = self.line(id)?.entries.front()?.0;
+        let entry = self.remove(id, number)?;
+        self.on_left(id);
         Some(entry)
+    }
+
+    /// Takes out what is to go, wherever it stands, of so many clients at most.
+    pub(super) fn sweep(&mut self, looks: usize, goes: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
+        let of_line = |(id, line): (LineId, &Line<T>)| {
+            let gone = line.entries.iter().filter(|(_, entry)| goes(entry));
+            gone.map(|(number, _)| (id, *number)).collect::<Vec<_>>()
+        };
+        let gone: Vec<_> = self.in_order(usize::MAX).take(looks).flat_map(of_line).collect();
+        let mut swept = Vec::with_capacity(gone.len());
+        for (id, number) in gone {
+            swept.extend(self.remove(id, number));
+            self.on_left(id);
+        }
+        swept
     }
 
     /// Takes out the lines of which everything may go, but for those that are next, up to so many nanoseconds of work; what is
     /// left of these is returned, too.
-    pub(super) fn shed(&mut self, mut keep: u64, may_go: impl Fn(&Entry<T>) -> bool) -> (u64, Vec<(u64, Entry<T>)>) {
+    pub(super) fn shed(&mut self, mut keep: u64, may_go: impl Fn(&Entry<T>) -> bool) -> (u64, Vec<Entry<T>>) {
         let mut leaving = Vec::new();
-        for (_, _, client) in &self.ready {
-            let Some(line) = self.lines.get(client) else { continue };
-            if keep == 0 && line.entries.iter().all(&may_go) {
-                leaving.push(*client);
+        for (id, line) in self.in_order(usize::MAX) {
+            if keep == 0 && line.entries.iter().all(|(_, entry)| may_go(entry)) {
+                leaving.push(id);
             } else {
                 keep = keep.saturating_sub(line.work);
             }
         }
         let mut shed = Vec::new();
-        for client in leaving {
-            while let Some(entry) = self.displace(client) {
-                shed.push((client, entry));
+        for id in leaving {
+            while let Some(entry) = self.displace(id) {
+                shed.push(entry);
             }
         }
         (keep, shed)
     }
 
-    /// A request took longer than estimated: its client pays for it.
-    pub(super) fn charge(&mut self, client: u64, nanos: u64) {
-        let Some((tag, turn)) = self.lines.get(&client).map(|line| (line.tag, line.turn)) else { return };
-        self.ready.remove(&(tag, turn, client));
-        self.owing.remove(&(tag, client));
-        self.settle(client, tag.saturating_add(nanos));
+    /// A request took longer than estimated: its client pays for it, and its household.
+    pub(super) fn charge(&mut self, id: LineId, cost: u64) {
+        self.settle(id, |shares, key, _| shares.charge(key, cost));
     }
 
     /// Nobody waits and nothing runs: whoever owes something harmed nobody.
     pub(super) fn forgive(&mut self) {
         if self.items == 0 {
-            self.lines.clear();
-            self.owing.clear();
+            self.households.clear();
+            self.shares = FairShares::new(HOUSEHOLDS_OWING_MAX);
         }
     }
 
-    fn take_first(&mut self, client: u64) -> Option<Entry<T>> {
-        let line = self.lines.get_mut(&client)?;
-        let entry = line.entries.pop_front()?;
-        if let Some(key) = entry.key
-            && self.shared.get(&key) == Some(&(client, line.front))
-        {
-            self.shared.remove(&key);
-        }
-        line.front += 1;
+    fn remove(&mut self, id: LineId, number: u64) -> Option<Entry<T>> {
+        let line = self.households.get_mut(&id.household)?.lines.get_mut(&id.client)?;
+        let place = line.find(number)?;
+        let (_, entry) = line.entries.remove(place)?;
         line.work = line.work.saturating_sub(entry.work);
         self.work = self.work.saturating_sub(entry.work);
         self.items -= 1;
+        if let Some(key) = entry.key.filter(|key| self.shared.get(key) == Some(&(id, number))) {
+            self.shared.remove(&key);
+        }
+        if let Some(check) = entry.first.check.filter(|check| self.checks.get(check) == Some(&(id, number))) {
+            self.checks.remove(&check);
+        }
         Some(entry)
     }
 
-    /// Puts a line where its tag says; lines that owe nothing any more are forgotten.
-    fn settle(&mut self, client: u64, tag: u64) {
-        if let Some(line) = self.lines.get_mut(&client) {
-            line.tag = tag;
-            if line.entries.is_empty() {
-                self.owing.insert((tag, client));
-            } else {
-                self.ready.insert((tag, line.turn, client));
+    /// A request of this client is gone, without a turn.
+    fn on_left(&mut self, id: LineId) {
+        self.settle(id, |shares, key, is_waiting| {
+            if !is_waiting {
+                shares.on_left(key);
             }
+        });
+    }
+
+    /// Says what happened to the shares of a client and its household; lines that owe nothing any more are forgotten.
+    fn settle(&mut self, id: LineId, told: impl Fn(&mut FairShares, u64, bool)) {
+        let Self { households, shares, .. } = self;
+        let Some(household) = households.get_mut(&id.household) else { return };
+        let is_waiting = household.lines.get(&id.client).is_some_and(|line| !line.entries.is_empty());
+        told(&mut household.shares, id.client, is_waiting);
+        while let Some(client) = household.shares.forget_one() {
+            household.lines.remove(&client);
         }
-        while let Some((tag, client)) = self.owing.first().copied()
-            && (tag <= self.virtual_time || self.owing.len() > OWING_MAX)
-        {
-            self.owing.pop_first();
-            self.lines.remove(&client);
+        let is_waiting = household.shares.waiting() > 0;
+        told(shares, id.household, is_waiting);
+        while let Some(household) = shares.forget_one() {
+            households.remove(&household);
         }
     }
 }
 
-/// Clients whose first request is looked at for one that fits a server: more than have one under way.
+/// Clients whose first request is looked at for one that fits a server: more than have one under way; and of one household, so
+/// that another is looked at, too.
 const LOOKS_MAX: usize = 64;
-/// Clients that owe something and have nothing waiting; beyond, the smallest debts are forgiven.
-const OWING_MAX: usize = 16_384;
+const LOOKS_OF_HOUSEHOLD: usize = 16;
+/// Households that owe something and have nothing waiting; beyond, the smallest debts are forgiven.
+const HOUSEHOLDS_OWING_MAX: usize = 16_384;
+/// The same for the clients of one household: few of them owe much.
+const LINES_OWING_MAX: usize = 64;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn entry(work: u64, value: u32) -> Entry<u32> {
-        let (arrived, deadline) = (Timestamp::ZERO, Timestamp::MAX);
-        let first = Waiter { value, arrived, deadline };
-        let shape = Shape::default();
-        let (joined, class) = (Vec::new(), Class::Query);
-        Entry { first, joined, key: None, class, shape, work, is_known: true, keeps_appointments: false }
-    }
-
-    fn next(lane: &mut Lane<u32>) -> Option<(u64, u32)> {
-        lane.pop(|_| true).map(|(client, entry)| (client, entry.first.value))
-    }
-
-    /// Clients that ask once in a while owe nothing, so all have the same tag: those with high numbers waited for as long as
-    /// others came.
-    #[test]
-    fn of_clients_that_owe_the_same_the_one_that_came_first_is_next() {
-        let mut lane = Lane::new();
-        for client in [9, 4, 7] {
-            lane.push(client, entry(10, 0));
-        }
-        assert_eq!(next(&mut lane), Some((9, 0)));
-        lane.push(1, entry(10, 0));
-        let order: Vec<u64> = std::iter::from_fn(|| next(&mut lane)).map(|(client, _)| client).collect();
-        assert_eq!(order, [4, 7, 1]);
-    }
-
-    #[test]
-    fn whoever_comes_alone_is_next_behind_at_most_one_of_each() {
-        let mut lane = Lane::new();
-        for n in 0..100 {
-            lane.push(1, entry(10, n));
-        }
-        assert_eq!(next(&mut lane), Some((1, 0)));
-        lane.push(2, entry(10, 1000));
-        assert_eq!(next(&mut lane), Some((2, 1000)), "its line was empty, the other one owes");
-        assert_eq!(next(&mut lane), Some((1, 1)));
-    }
-
-    #[test]
-    fn who_was_found_to_be_dear_waits_for_it() {
-        let mut lane = Lane::new();
-        lane.push(1, entry(1, 0));
-        lane.pop(|_| true).unwrap();
-        lane.charge(1, 1000);
-        lane.push(1, entry(1, 1));
-        for n in 0..5 {
-            lane.push(2, entry(100, n));
-        }
-        let order: Vec<u64> = std::iter::from_fn(|| next(&mut lane)).map(|(client, _)| client).collect();
-        assert_eq!(order, [2, 2, 2, 2, 2, 1]);
-        lane.charge(1, 1000);
-        lane.forgive();
-        assert_eq!((lane.lines.len(), lane.owing.len()), (0, 0));
-    }
-
-    proptest! {
-        /// Over any backlog two clients that both wait differ by at most one request of each.
-        #[test]
-        fn work_is_shared_by_client_whatever_each_sends(
-            requests in prop::collection::vec((0..4u64, 1..100u64), 1..200),
-        ) {
-            let mut lane = Lane::new();
-            let mut left = [0usize; 4];
-            for (place, (client, work)) in requests.iter().enumerate() {
-                lane.push(*client, entry(*work, place as u32));
-                left[*client as usize] += 1;
-            }
-            let (mut done, mut last) = ([0u64; 4], [None; 4]);
-            while let Some((client, entry)) = lane.pop(|_| true) {
-                let of = client as usize;
-                prop_assert!(last[of] < Some(entry.first.value), "in the order of arrival");
-                (last[of], left[of]) = (Some(entry.first.value), left[of] - 1);
-                done[of] += entry.work;
-                for other in 0..4 {
-                    if left[of] > 0 && left[other] > 0 {
-                        prop_assert!(done[of].abs_diff(done[other]) <= 200, "{done:?}");
-                    }
-                }
-            }
-            prop_assert_eq!((lane.items(), lane.work(), left), (0, 0, [0; 4]));
-        }
-    }
-}
+mod tests;

@@ -4,8 +4,10 @@
 //! equal question waiting                         join it: one execution, many answers
 //! now + wait + work > deadline, others ahead     denied: nobody would read the answer
 //! 64 of this client wait, and delay_max of work  the policy of the class, for this client alone
-//! else                                           it waits: lanes by kind, in a lane fair by client, by work
-//! at dequeue: now > deadline                     ended, not executed
+//! a later check of the same by the same client   takes the place of the one that waits, which is out of date
+//! else                                           it waits: services before customers, who have a sixteenth; lanes by kind, in
+//!                                                a lane fair by household, then by client, by work and weight
+//! at dequeue: now > deadline, or its asker left  ended, not executed
 //! ```
 //! Nothing is refused because others were promised a place, because the mean of a class is high, or because something dear
 //! is under way; a client that asks one thing after the other is never refused for delay. A lane that holds what takes
@@ -16,10 +18,15 @@
 //! [`Order::poll_ended`]*. Every request ends once.
 
 mod estimate;
+mod fair;
 mod lane;
+mod outlook;
+mod paper;
+mod passage;
 mod service;
 #[cfg(test)]
 mod tests;
+mod tier;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,189 +37,150 @@ use tidegate_control::admission::{Class, Policy, PoolConfig, QueryKey};
 pub use estimate::Shape;
 pub(crate) use estimate::USUAL_SAMPLES;
 use estimate::{Estimate, Estimates, LONG_NANOS};
-use lane::{Entry, Lane, Waiter};
+use lane::{Entry, LineId, Waiter};
+pub use passage::{Arrival, Job, KpPlace, Servers, Taken, WaitTerms};
+pub(crate) use passage::{EndedBy, EndedEntry, Offered, ShedEntry};
 use service::Service;
+use tier::{LANES, Tier};
 
-/// Servers that take from one order.
-#[derive(Clone, Copy, Debug)]
-pub struct Servers {
-    /// Threads.
-    pub threads: usize,
-    /// Of these, those that may do at once what takes long.
-    pub long_max: usize,
-    /// What they are worth together: processors.
-    pub worth: u32,
-}
-
-/// A request as it arrives.
-#[derive(Debug)]
-pub struct Arrival<T> {
-    /// What kind of request it is.
-    pub class: Class,
-    /// Equal keys may be answered by one execution.
-    pub key: Option<QueryKey>,
-    /// Whose it is: requests of one client share one line.
-    pub client: u64,
-    /// What its cost is estimated from.
-    pub shape: Shape,
-    /// How long its client waits.
-    pub patience: Duration,
-    /// How the request may wait; the queue finds out and sets it.
-    pub terms: WaitTerms,
-    /// The request itself.
-    pub value: T,
-}
-
-/// How a request may wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WaitTerms {
-    /// A place was promised for now.
-    pub is_promised: bool,
-    /// Its client keeps appointments.
-    pub keeps_appointments: bool,
-    /// Until it is known what such requests cost: then it is decided whether it stays.
-    pub is_provisional: bool,
-}
-
-/// What became of an offer.
-#[derive(Debug)]
-pub(crate) enum Offered<T> {
-    Queued,
-    Joined,
-    /// Its client is to come back after this time.
-    Denied(T, Duration),
-}
-
-/// A request that waited, and gets a place instead.
-#[derive(Debug)]
-pub(crate) struct ShedEntry<T> {
-    pub(crate) client: u64,
-    pub(crate) place: Duration,
-    pub(crate) value: T,
-}
-
-/// Work for a server.
-#[derive(Debug)]
-pub struct Taken<T> {
-    /// To be given back when the work is done.
-    pub job: Job,
-    /// The request.
-    pub value: T,
-    /// Equal requests that get the same answer.
-    pub joined: Vec<T>,
-    /// How long the first one waited.
-    pub queued: Duration,
-}
-
-/// A piece of work under way. Not `Clone`: each ends once.
-#[derive(Debug)]
-#[must_use = "a job that is not given back stays in service for ever"]
-pub struct Job {
-    number: u64,
-    class: Class,
-    lane: usize,
-    client: u64,
-    shape: Shape,
-    work: u64,
-    joined: u32,
-    /// A place was promised for it.
-    #[cfg(test)]
-    pub(crate) is_promised: bool,
-    /// Its client could have been given another time.
-    pub(crate) keeps_appointments: bool,
-}
+use crate::machine::standing::{KpRole, KpStanding};
 
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     config: PoolConfig,
     servers: Servers,
     estimates: Estimates,
-    lanes: [Lane<T>; LANES],
-    /// What each lane has used, by its weight; the lowest is next.
-    tags: [u64; LANES],
+    /// By [`KpRole::index`].
+    tiers: [Tier<T>; KpRole::ALL.len()],
+    /// What each role has used, by its part; the lowest is next.
+    tags: [u64; KpRole::ALL.len()],
     virtual_time: u64,
     service: Service,
-    ended: VecDeque<T>,
+    ended: VecDeque<EndedEntry<T>>,
+    /// Whether whoever made a request has left.
+    is_gone: fn(&T) -> bool,
+    /// When requests of those who left were last looked for.
+    swept: Timestamp,
 }
 
 impl<T> Order<T> {
     /// None for a configuration that makes no sense.
-    pub(crate) fn new(config: &PoolConfig, servers: Servers) -> Option<Self> {
+    pub(crate) fn new(config: &PoolConfig, servers: Servers, is_gone: fn(&T) -> bool) -> Option<Self> {
         // The bounds of the papers' pool are checked where it is built.
         tidegate_control::admission::RequestPool::<()>::new(config).ok()?;
         Some(Self {
             config: *config,
             servers,
             estimates: Estimates::new(config),
-            lanes: std::array::from_fn(|_| Lane::new()),
-            tags: [0; LANES],
+            tiers: std::array::from_fn(|_| Tier::new()),
+            tags: [0; KpRole::ALL.len()],
             virtual_time: 0,
             service: Service::new(servers.worth.max(1)),
             ended: VecDeque::new(),
+            is_gone,
+            swept: Timestamp::ZERO,
         })
     }
 
     /// A request arrives.
     pub(crate) fn offer(&mut self, now: Timestamp, request: Arrival<T>) -> Offered<T> {
-        let Arrival { class, key, client, shape, patience, terms, value } = request;
-        let WaitTerms { is_promised, keeps_appointments, is_provisional } = terms;
+        if self.is_paper() {
+            return self.offer_in_turn(now, request);
+        }
+        let Arrival { class, key, kp, check, shape, patience, terms, value } = request;
+        let WaitTerms { is_promised, keeps_appointments, is_provisional, asker } = terms;
         let estimate = self.estimates.of(class, shape);
         let lane = if is_promised { PROMISED } else { lane_of(class, estimate) };
-        let waiter = Waiter { value, arrived: now, deadline: now + patience };
-        let shared_max = self.config.shared_max as usize;
-        if let Some(equal) = key.and_then(|key| self.lanes[lane].equal(key, shared_max)) {
-            equal.joined.push(waiter);
-            return Offered::Joined;
-        }
-        let wait = self.wait(now, lane, client, estimate);
-        let is_alone = wait.is_zero();
+        let waiter = Waiter { value, arrived: now, deadline: now + patience, check };
+        let waiter = match self.join((kp.standing.role, lane), class, key, waiter) {
+            Ok(()) => return Offered::Joined,
+            Err(waiter) => waiter,
+        };
         // Whoever finds nobody ahead is served, however long it may take: else one stall would be for ever.
-        if !is_alone && !is_provisional && wait + Duration::from_nanos(estimate.nanos) > patience {
-            return Offered::Denied(waiter.value, lead(wait, patience));
+        let is_late = |order: &Self| {
+            let wait = order.wait(now, lane, kp, estimate);
+            let is_hopeless = wait + Duration::from_nanos(estimate.nanos) > patience;
+            (!wait.is_zero() && !is_provisional && is_hopeless).then_some(wait)
+        };
+        if is_late(self).is_some() {
+            // Before anybody is refused it is seen who has left.
+            self.sweep(now);
+            if let Some(wait) = is_late(self) {
+                return Offered::Denied(waiter.value, lead(wait, patience));
+            }
         }
         let limits = self.config.classes[class.index()];
-        if self.lanes[lane].items() >= limits.items_max as usize {
-            return Offered::Denied(waiter.value, lead(wait, Duration::ZERO));
+        if self.tier(kp).lanes[lane].items() >= limits.items_max as usize {
+            self.sweep(now);
+            if self.tier(kp).lanes[lane].items() >= limits.items_max as usize {
+                return Offered::Denied(waiter.value, lead(self.wait(now, lane, kp, estimate), Duration::ZERO));
+            }
         }
-        let (items, work) = self.lanes[lane].of(client);
+        let mut is_postponed = false;
+        let (items, work) = self.tier(kp).lanes[lane].of(kp.line());
         let own = Duration::from_nanos(work.saturating_add(estimate.nanos) / u64::from(self.servers.worth.max(1)));
         if !is_promised && items >= CLIENT_FREE && own > limits.delay_max {
             match limits.policy {
                 Policy::HeadDrop => {
-                    if let Some(oldest) = self.lanes[lane].displace(client) {
-                        self.end(oldest);
+                    if let Some(oldest) = self.tiers[kp.standing.role.index()].lanes[lane].displace(kp.line()) {
+                        self.end(oldest, EndedBy::Displaced);
                     }
                 }
-                Policy::Postpone if items < CLIENT_FREE + limits.parked_max as usize => {}
-                Policy::Deny | Policy::TailDrop | Policy::Postpone => {
-                    // When what this client has waiting will be done.
-                    return Offered::Denied(waiter.value, own);
-                }
+                Policy::Postpone if items < CLIENT_FREE + limits.parked_max as usize => is_postponed = true,
+                Policy::TailDrop => return Offered::Dropped(waiter.value),
+                // When what this client has waiting will be done.
+                Policy::Deny | Policy::Postpone => return Offered::Denied(waiter.value, own),
             }
         }
-        self.enqueue(
-            lane,
-            client,
-            Entry {
-                first: waiter,
-                joined: Vec::new(),
-                key,
-                class,
-                shape,
-                work: estimate.nanos,
-                is_known: estimate.is_known,
-                keeps_appointments,
-            },
-        );
-        Offered::Queued
+        let (standing, work, is_known) = (kp.standing, estimate.nanos, estimate.is_known);
+        let joined = Vec::new();
+        let first = waiter;
+        let entry = Entry { first, joined, key, class, shape, standing, work, is_known, keeps_appointments, asker };
+        self.enqueue(lane, kp.line(), entry);
+        if is_postponed { Offered::Postponed } else { Offered::Queued }
     }
 
-    fn enqueue(&mut self, lane: usize, client: u64, entry: Entry<T>) {
-        if self.lanes[lane].items() == 0 {
-            // A lane that had nothing to do has saved nothing up.
-            self.tags[lane] = self.tags[lane].max(self.virtual_time);
+    /// Lets a request join an equal one of the same role, or take the place of an earlier check of the same.
+    fn join(
+        &mut self,
+        (role, lane): (KpRole, usize),
+        class: Class,
+        key: Option<QueryKey>,
+        waiter: Waiter<T>,
+    ) -> Result<(), Waiter<T>> {
+        let shared_max = self.config.shared_max as usize;
+        let Self { tiers, ended, .. } = self;
+        let lane = &mut tiers[role.index()].lanes[lane];
+        let mut outdated = |value| ended.push_back(EndedEntry { value, class, why: EndedBy::Outdated });
+        let waiter = match waiter.check.and_then(|check| lane.checking(check)) {
+            Some(entry) => match entry.supersede(waiter) {
+                Ok(earlier) => {
+                    outdated(earlier);
+                    return Ok(());
+                }
+                Err(waiter) => waiter,
+            },
+            None => waiter,
+        };
+        let Some(entry) = key.and_then(|key| lane.equal(key, shared_max)) else { return Err(waiter) };
+        match entry.supersede(waiter) {
+            Ok(earlier) => outdated(earlier),
+            Err(waiter) => entry.joined.push(waiter),
         }
-        self.lanes[lane].push(client, entry);
+        Ok(())
+    }
+
+    fn tier(&self, kp: KpPlace) -> &Tier<T> {
+        &self.tiers[kp.standing.role.index()]
+    }
+
+    fn enqueue(&mut self, lane: usize, line: LineId, entry: Entry<T>) {
+        let role = entry.standing.role.index();
+        if self.tiers[role].items() == 0 {
+            // A role that had nothing to do has saved nothing up.
+            self.tags[role] = self.tags[role].max(self.virtual_time);
+        }
+        self.tiers[role].push(lane, line, entry);
     }
 
     /// The next request for a free server; none if nothing waits that this server may do.
@@ -221,41 +189,56 @@ impl<T> Order<T> {
         if free == 0 {
             return None;
         }
-        let may_be_long = self.service.long(now, LONG_NANOS) < self.servers.long_max;
-        let is_last = free == 1 && self.servers.threads > 1;
+        let may_be_long = self.is_paper() || self.service.long(now, LONG_NANOS) < self.servers.long_max;
+        let is_last = !self.is_paper() && free == 1 && self.servers.threads > 1;
         loop {
             let is_wanted = move |entry: &Entry<T>| {
                 let is_short = entry.work < LONG_NANOS;
                 (may_be_long || is_short) && !(is_last && !(is_short && entry.is_known))
             };
-            let waiting = (0..LANES).filter(|lane| self.lanes[*lane].items() > 0);
-            let wanted = waiting.filter(|lane| may_be_long || !is_long_lane(*lane));
-            let lane = wanted.filter(|lane| self.lanes[*lane].has(is_wanted)).min_by_key(|lane| self.tags[*lane])?;
-            let (client, entry) = self.lanes[lane].pop(is_wanted)?;
-            if let Some(taken) = self.start(now, lane, client, entry) {
+            let may = |lane: usize| may_be_long || !is_long_lane(lane);
+            let waiting = (0..self.tiers.len()).filter_map(|role| Some((role, self.tiers[role].next(may, is_wanted)?)));
+            // Of equal ones the service.
+            let (role, lane) = waiting.min_by_key(|(role, _)| (self.tags[*role], std::cmp::Reverse(*role)))?;
+            let (line, entry) = self.tiers[role].lanes[lane].pop(is_wanted)?;
+            if let Some(taken) = self.start(now, lane, line, entry) {
                 return Some(taken);
             }
         }
     }
 
     /// Makes a job of an entry, for those who still wait; none if nobody does.
-    fn start(&mut self, now: Timestamp, lane: usize, client: u64, entry: Entry<T>) -> Option<Taken<T>> {
-        let Entry { first, joined, class, shape, work, keeps_appointments, .. } = entry;
-        let arrived = first.arrived;
-        let (alive, late): (Vec<_>, Vec<_>) =
-            std::iter::once(first).chain(joined).partition(|waiter| waiter.deadline >= now);
-        self.ended.extend(late.into_iter().map(|waiter| waiter.value));
-        let mut alive = alive.into_iter().map(|waiter| waiter.value);
+    fn start(&mut self, now: Timestamp, lane: usize, line: LineId, entry: Entry<T>) -> Option<Taken<T>> {
+        let (class, shape, work, standing) = (entry.class, entry.shape, entry.work, entry.standing);
+        let (arrived, keeps_appointments) = (entry.first.arrived, entry.keeps_appointments);
+        let (is_gone, ignores) = (self.is_gone, self.is_paper());
+        let mut alive = Vec::with_capacity(1 + entry.joined.len());
+        for waiter in entry.waiters() {
+            let why = match &waiter {
+                _ if ignores => None,
+                waiter if is_gone(&waiter.value) => Some(EndedBy::Outdated),
+                waiter => (waiter.deadline < now).then_some(EndedBy::Time),
+            };
+            match why {
+                None => alive.push(waiter.value),
+                Some(why) => self.ended.push_back(EndedEntry { value: waiter.value, class, why }),
+            }
+        }
+        let mut alive = alive.into_iter();
         let value = alive.next()?;
         let joined: Vec<T> = alive.collect();
-        self.virtual_time = self.virtual_time.max(self.tags[lane]);
-        self.tags[lane] = self.tags[lane].saturating_add(work.max(1) / u64::from(self.weight(lane)) + 1);
+        let role = standing.role.index();
+        self.virtual_time = self.virtual_time.max(self.tags[role]);
+        self.tags[role] = self.tags[role].saturating_add(work.max(1).saturating_mul(PARTS) / part(standing.role));
+        let weight = self.weight(lane);
+        self.tiers[role].on_started(lane, work, weight);
         let number = self.service.on_started(now, work);
         let job = Job {
             number,
             class,
             lane,
-            client,
+            line,
+            standing,
             shape,
             work,
             joined: joined.len() as u32,
@@ -287,9 +270,28 @@ impl<T> Order<T> {
     /// Estimates anew what was not known when it came: while little was served, what waits may be taken for a fraction of
     /// what it is.
     pub(crate) fn reassess(&mut self) {
-        let Self { lanes, estimates, .. } = self;
-        for lane in lanes {
+        let Self { tiers, estimates, .. } = self;
+        for lane in tiers.iter_mut().flat_map(|tier| &mut tier.lanes) {
             lane.reassess(|class, shape| estimates.of(class, shape));
+        }
+    }
+
+    /// Takes out the requests of those who have left: what waits for nobody keeps nobody out.
+    fn sweep(&mut self, now: Timestamp) {
+        if now.since(self.swept) < SWEEP_INTERVAL && self.swept != Timestamp::ZERO {
+            return;
+        }
+        self.swept = now;
+        let is_gone = self.is_gone;
+        let Self { tiers, ended, .. } = self;
+        let all_gone =
+            |entry: &Entry<T>| is_gone(&entry.first.value) && entry.joined.iter().all(|waiter| is_gone(&waiter.value));
+        for lane in tiers.iter_mut().flat_map(|tier| &mut tier.lanes) {
+            for entry in lane.sweep(SWEEP_LOOKS, all_gone) {
+                let class = entry.class;
+                let outdated = |waiter: Waiter<T>| EndedEntry { value: waiter.value, class, why: EndedBy::Outdated };
+                ended.extend(entry.waiters().map(outdated));
+            }
         }
     }
 
@@ -297,15 +299,16 @@ impl<T> Order<T> {
     /// place is worth for each.
     pub(crate) fn shed(&mut self, wait: Duration) -> Vec<ShedEntry<T>> {
         let mut keep = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.servers.worth.into());
-        let Self { lanes, estimates, .. } = self;
+        let Self { tiers, estimates, .. } = self;
         let mut shed = Vec::new();
-        for lane in &mut lanes[..PROMISED] {
+        // Services stay before customers do.
+        for lane in tiers.iter_mut().rev().flat_map(|tier| &mut tier.lanes[..PROMISED]) {
             let may_go = |entry: &Entry<T>| entry.keeps_appointments && entry.key.is_none();
             let (left, gone) = lane.shed(keep, may_go);
             keep = left;
-            shed.extend(gone.into_iter().map(|(client, entry)| {
+            shed.extend(gone.into_iter().map(|entry| {
                 let place = Duration::from_nanos(estimates.of(entry.class, entry.shape).place);
-                ShedEntry { client, place, value: entry.first.value }
+                ShedEntry { client: entry.asker, place, value: entry.first.value }
             }));
         }
         shed
@@ -314,113 +317,35 @@ impl<T> Order<T> {
     fn leave(&mut self, job: &Job, elapsed: Duration) {
         self.service.on_ended(job.number);
         let over = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_sub(job.work);
-        self.lanes[job.lane].charge(job.client, over);
+        if over > 0 {
+            let role = job.standing.role;
+            self.tiers[role.index()].lanes[job.lane].charge(job.line, job.standing.charge(over));
+        }
         if self.service.len() == 0 && self.is_empty() {
-            self.lanes.iter_mut().for_each(Lane::forgive);
-            self.tags = [self.virtual_time; LANES];
+            self.tiers.iter_mut().for_each(Tier::forgive);
+            self.tags = [self.virtual_time; KpRole::ALL.len()];
         }
     }
 
     /// A request that ended while it waited.
-    pub(crate) fn poll_ended(&mut self) -> Option<T> {
+    pub(crate) fn poll_ended(&mut self) -> Option<EndedEntry<T>> {
         self.ended.pop_front()
     }
 
     /// Everything that waits, whoever may serve it; and nothing is under way any more.
     pub(crate) fn clear(&mut self) -> Vec<T> {
-        for lane in 0..LANES {
-            while let Some((_, entry)) = self.lanes[lane].pop(|_| true) {
-                self.end(entry);
+        for place in 0..self.tiers.len() * LANES {
+            while let Some((_, entry)) = self.tiers[place / LANES].lanes[place % LANES].pop(|_| true) {
+                self.end(entry, EndedBy::Time);
             }
         }
         self.service.clear();
-        std::mem::take(&mut self.ended).into()
+        std::mem::take(&mut self.ended).into_iter().map(|ended| ended.value).collect()
     }
 
-    fn end(&mut self, entry: Entry<T>) {
-        self.ended.extend(std::iter::once(entry.first).chain(entry.joined).map(|waiter| waiter.value));
-    }
-
-    /// Requests that wait; equal ones count as one.
-    pub(crate) fn items(&self) -> usize {
-        self.lanes.iter().map(Lane::items).sum()
-    }
-
-    /// Something is under way.
-    pub(crate) fn is_working(&self) -> bool {
-        self.service.len() > 0
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.items() == 0)
-    }
-
-    /// How long a request of this client would wait, if it were offered now.
-    pub(crate) fn wait_of(&self, now: Timestamp, class: Class, client: u64, shape: Shape) -> Duration {
-        let estimate = self.estimates.of(class, shape);
-        self.wait(now, lane_of(class, estimate), client, estimate)
-    }
-
-    /// Ahead of a request is what its client has waiting, once for each client that waits, and never more than all.
-    /// What is under way matters only if no server is free for this request.
-    fn wait(&self, now: Timestamp, lane: usize, client: u64, estimate: Estimate) -> Duration {
-        let all = self.lanes.iter().map(Lane::work).fold(0, u64::saturating_add);
-        let clients: usize = self.lanes.iter().map(Lane::clients).sum();
-        let own = self.lanes[lane].of(client).1;
-        let fair = own.saturating_add(estimate.nanos).saturating_mul(clients as u64);
-        let ahead = all.min(fair);
-        let free = self.servers.threads.saturating_sub(self.service.len());
-        let is_long = estimate.nanos >= LONG_NANOS;
-        let may_run = !is_long || self.service.long(now, LONG_NANOS) < self.servers.long_max;
-        let is_last = free == 1 && self.servers.threads > 1;
-        if free > 0 && may_run && (!is_last || !is_long && estimate.is_known) {
-            return Duration::from_nanos(ahead / u64::from(self.servers.worth.max(1)).min(free as u64));
-        }
-        Duration::from_nanos(self.service.wait(now, ahead))
-    }
-
-    /// Estimated time until all that waits is under way.
-    pub(crate) fn backlog(&self, now: Timestamp) -> Duration {
-        let all = self.lanes.iter().map(Lane::work).fold(0, u64::saturating_add);
-        if all == 0 && self.service.len() < self.servers.threads {
-            return Duration::ZERO;
-        }
-        Duration::from_nanos(self.service.wait(now, all))
-    }
-
-    /// What a request of this class may have to wait and last: the `D_br` of the papers.
-    pub(crate) fn permitted(&self, class: Class) -> Duration {
-        self.cost(class).saturating_add(self.config.classes[class.index()].delay_max)
-    }
-
-    /// What a stranger of this class is taken to cost.
-    pub(crate) fn cost(&self, class: Class) -> Duration {
-        self.estimates.class(class)
-    }
-
-    /// What such requests take on a usual day, and whether this is one.
-    pub(crate) fn usual_of(&self, class: Class, shape: Shape) -> (Duration, bool) {
-        let estimate = self.estimates.of(class, shape);
-        (Duration::from_nanos(estimate.usual), estimate.nanos <= estimate.usual.saturating_mul(2))
-    }
-
-    /// How long a place for such a request is.
-    pub(crate) fn place_of(&self, class: Class, shape: Shape) -> Duration {
-        Duration::from_nanos(self.estimates.of(class, shape).place)
-    }
-
-    /// For how long the oldest job has been under way.
-    pub(crate) fn longest(&self, now: Timestamp) -> Duration {
-        Duration::from_nanos(self.service.longest(now))
-    }
-
-    /// The shortest that any class may wait.
-    pub(crate) fn delay_max_shared(&self) -> Duration {
-        self.config.classes.iter().map(|class| class.delay_max).min().unwrap_or_default()
-    }
-
-    pub(crate) fn delay_max(&self, class: Class) -> Duration {
-        self.config.classes[class.index()].delay_max
+    fn end(&mut self, entry: Entry<T>, why: EndedBy) {
+        let class = entry.class;
+        self.ended.extend(entry.waiters().map(|waiter| EndedEntry { value: waiter.value, class, why }));
     }
 
     fn weight(&self, lane: usize) -> u32 {
@@ -433,8 +358,7 @@ impl<T> Order<T> {
     }
 }
 
-/// Lanes: one for each class, and what takes long, large changes, and those who were promised a place.
-const LANES: usize = Class::COUNT + 3;
+/// Of the [`LANES`] of a tier, those beside one for each class.
 const LONG: usize = Class::COUNT;
 const BULK: usize = Class::COUNT + 1;
 const PROMISED: usize = Class::COUNT + 2;
@@ -463,3 +387,15 @@ fn is_long_lane(lane: usize) -> bool {
 pub(crate) const CLIENT_FREE: usize = 64;
 /// Nobody is told to come back sooner.
 const RETRY_MIN: Duration = Duration::from_millis(1);
+/// Of so many parts of the time, while both wait, services get all but one: customers are never locked out.
+const PARTS: u64 = 16;
+/// How often it is looked who has left, and at how many clients of each lane.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(50);
+const SWEEP_LOOKS: usize = 1024;
+
+fn part(role: KpRole) -> u64 {
+    match role {
+        KpRole::Service => PARTS - 1,
+        KpRole::Customer => 1,
+    }
+}

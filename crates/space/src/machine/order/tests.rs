@@ -5,7 +5,7 @@ const MS: Duration = Duration::from_millis(1);
 
 fn readers() -> Order<u32> {
     let servers = Servers { threads: 4, long_max: 2, worth: 2 };
-    Order::new(&PoolConfig::default(), servers).unwrap()
+    Order::new(&PoolConfig::default(), servers, |_| false).unwrap()
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -15,7 +15,8 @@ fn at(millis: u64) -> Timestamp {
 fn query(client: u64, exact: u64, value: u32) -> Arrival<u32> {
     let shape = Shape { exact, kind: exact, size: 0 };
     let (class, patience) = (Class::Query, Duration::from_secs(10));
-    Arrival { class, key: None, client, shape, patience, terms: WaitTerms::default(), value }
+    let (kp, terms) = (client.into(), WaitTerms::default());
+    Arrival { class, key: None, kp, check: None, shape, patience, terms, value }
 }
 
 /// Teaches the order what requests of this shape cost.
@@ -107,7 +108,8 @@ fn equal_questions_wait_as_one_and_who_waited_too_long_is_not_served() {
     assert!(matches!(order.offer(at(0), equal(1, MS)), Offered::Queued));
     assert!(matches!(order.offer(at(0), equal(2, MS * 100)), Offered::Joined));
     let taken = order.take(at(50)).unwrap();
-    assert_eq!((taken.value, taken.joined.len(), order.poll_ended()), (2, 0, Some(1)));
+    let ended = order.poll_ended().map(|ended| (ended.value, ended.why));
+    assert_eq!((taken.value, taken.joined.len(), ended), (2, 0, Some((1, EndedBy::Time))));
     order.on_served(taken.job, MS);
     assert!(order.is_empty() && order.backlog(at(51)).is_zero());
 }
@@ -177,4 +179,160 @@ proptest! {
         prop_assert!(order.is_empty());
         prop_assert_eq!(offered, over);
     }
+}
+
+fn service() -> KpStanding {
+    KpStanding { role: KpRole::Service, ..KpStanding::default() }
+}
+
+fn of(role: KpRole, household: u64, client: u64, value: u32) -> Arrival<u32> {
+    let kp = KpPlace { household, client, standing: KpStanding { role, ..KpStanding::default() } };
+    Arrival { kp, ..query(client, 1, value) }
+}
+
+#[test]
+fn services_come_before_customers_who_are_never_locked_out() {
+    let mut order = readers();
+    teach(&mut order, 1, MS);
+    for n in 0..320 {
+        assert!(matches!(order.offer(at(0), of(KpRole::Customer, n, n, 0)), Offered::Queued));
+        assert!(matches!(order.offer(at(0), of(KpRole::Service, n, n, 1)), Offered::Queued));
+    }
+    let mut served = Vec::new();
+    for _ in 0..160 {
+        let taken = order.take(at(0)).unwrap();
+        served.push(taken.value);
+        order.on_served(taken.job, MS);
+    }
+    assert_eq!(served[0], 1, "{served:?}");
+    let customers = served.iter().filter(|value| **value == 0).count();
+    assert!((9..=11).contains(&customers), "{customers} of 160: a sixteenth");
+}
+
+#[test]
+fn a_service_that_comes_to_a_queue_full_of_customers_is_next_and_is_not_refused_for_them() {
+    let mut order = readers();
+    teach(&mut order, 1, MS * 10);
+    let patience = MS * 200;
+    for client in 0..2000 {
+        order.offer(at(0), Arrival { patience: MS * 100_000, ..of(KpRole::Customer, client, client, 0) });
+    }
+    let customer = Arrival { patience, ..of(KpRole::Customer, 5000, 5000, 0) };
+    assert!(matches!(order.offer(at(0), customer), Offered::Denied(..)));
+    let agent = Arrival { patience, ..of(KpRole::Service, 6000, 6000, 7) };
+    assert!(matches!(order.offer(at(0), agent), Offered::Queued));
+    assert_eq!(order.take(at(0)).unwrap().value, 7);
+}
+
+#[test]
+fn a_later_check_of_the_same_takes_the_place_of_the_earlier_one() {
+    let mut order = readers();
+    let check = |client, check, value| Arrival { check: Some(check), ..query(client, 1, value) };
+    assert!(matches!(order.offer(at(0), check(1, 11, 1)), Offered::Queued));
+    assert!(matches!(order.offer(at(0), check(2, 22, 2)), Offered::Queued));
+    assert!(matches!(order.offer(at(5), check(1, 11, 3)), Offered::Joined));
+    let ended = order.poll_ended().map(|ended| (ended.value, ended.why));
+    assert_eq!(ended, Some((1, EndedBy::Outdated)));
+    assert_eq!(order.items(), 2);
+    let taken = order.take(at(9)).unwrap();
+    assert_eq!((taken.value, taken.queued), (3, MS * 4), "in the place of the one that waited, with its own time");
+    assert_eq!(order.take(at(9)).unwrap().value, 2);
+    // Among equal questions of several askers, only that of the same asker goes.
+    let equal =
+        |client, check, value| Arrival { key: Some(QueryKey(9)), check: Some(check), ..query(client, 2, value) };
+    for (client, value) in [(1, 10), (2, 20), (2, 21)] {
+        order.offer(at(10), equal(client, client, value));
+    }
+    assert_eq!(order.poll_ended().map(|ended| ended.value), Some(20));
+    let taken = order.take(at(10)).unwrap();
+    assert_eq!((taken.value, taken.joined), (10, vec![21]));
+}
+
+#[test]
+fn who_has_left_is_not_served_and_keeps_nobody_out() {
+    let servers = Servers { threads: 4, long_max: 2, worth: 2 };
+    let mut order: Order<u32> = Order::new(&PoolConfig::default(), servers, |value| *value >= 1000).unwrap();
+    teach(&mut order, 1, MS * 10);
+    let patient = |client, value| Arrival { patience: MS * 200, ..query(client, 1, value) };
+    let patience = MS * 100_000;
+    for client in 0..200 {
+        let left = Arrival { patience, ..query(client, 1, 1000) };
+        assert!(matches!(order.offer(at(100), left), Offered::Queued));
+    }
+    assert_eq!(order.items(), 200, "a second of work for two");
+    assert!(
+        matches!(order.offer(at(200), patient(5000, 1)), Offered::Queued),
+        "they are swept out before it is refused"
+    );
+    assert_eq!(order.items(), 1);
+    let taken = order.take(at(200)).unwrap();
+    assert_eq!(taken.value, 1);
+    assert!(std::iter::from_fn(|| order.poll_ended()).all(|ended| ended.why == EndedBy::Outdated));
+}
+
+/// The papers' pool (P19, Table I): queues of a fixed length, in the order of arrival, whoever asks.
+fn paper(policy: Policy, length: u32) -> Order<u32> {
+    let mut config = PoolConfig::paper(length);
+    for class in &mut config.classes {
+        (class.policy, class.parked_max) = (policy, 2);
+    }
+    Order::new(&config, Servers { threads: 4, long_max: 2, worth: 2 }, |_| false).unwrap()
+}
+
+fn offered(order: &mut Order<u32>, count: u32) -> Vec<&'static str> {
+    let word = |offered| match offered {
+        Offered::Queued => "in",
+        Offered::Joined => "joined",
+        Offered::Postponed => "postponed",
+        Offered::Denied(..) => "denied",
+        Offered::Dropped(_) => "dropped",
+    };
+    (0..count).map(|n| word(order.offer(at(0), query(u64::from(n % 2), 1, n)))).collect()
+}
+
+#[test]
+fn the_papers_queues_have_a_length_and_each_of_its_policies() {
+    for (policy, fate) in [
+        (Policy::Deny, ["in", "in", "in", "denied", "denied", "denied"]),
+        (Policy::TailDrop, ["in", "in", "in", "dropped", "dropped", "dropped"]),
+        (Policy::HeadDrop, ["in"; 6]),
+        (Policy::Postpone, ["in", "in", "in", "postponed", "postponed", "denied"]),
+    ] {
+        let mut order = paper(policy, 3);
+        assert_eq!(offered(&mut order, 6), fate, "{policy:?}");
+        let displaced: Vec<_> = std::iter::from_fn(|| order.poll_ended()).map(|it| (it.value, it.why)).collect();
+        let expected: &[u32] = if policy == Policy::HeadDrop { &[0, 1, 2] } else { &[] };
+        assert_eq!(displaced, expected.iter().map(|value| (*value, EndedBy::Displaced)).collect::<Vec<_>>());
+        let first = if policy == Policy::HeadDrop { 3 } else { 0 };
+        let mut served = Vec::new();
+        // Long after its time, as the papers do: nobody looks at deadlines.
+        while let Some(taken) = order.take(at(1_000_000)) {
+            served.push(taken.value);
+            order.on_served(taken.job, MS);
+        }
+        assert_eq!(served[..3], [first, first + 1, first + 2], "in the order of arrival");
+    }
+}
+
+#[test]
+fn the_papers_queues_are_by_type_and_take_turns() {
+    let mut order = paper(Policy::TailDrop, 3);
+    for n in 0..3 {
+        assert!(matches!(order.offer(at(0), query(1, 1, n)), Offered::Queued));
+    }
+    let change = |n| Arrival { class: Class::Update, ..query(1, 2, n) };
+    assert!(matches!(order.offer(at(0), query(2, 1, 9)), Offered::Dropped(9)));
+    assert!(matches!(order.offer(at(0), change(10)), Offered::Queued), "another type, another queue");
+    let mut served = Vec::new();
+    for _ in 0..2 {
+        let taken = order.take(at(0)).unwrap();
+        served.push(taken.value);
+        order.on_served(taken.job, MS);
+    }
+    served.sort_unstable();
+    assert_eq!(served, [0, 10]);
+    let urgent = Arrival { kp: KpPlace { household: 1, client: 1, standing: service() }, ..query(1, 1, 11) };
+    assert!(matches!(order.offer(at(0), urgent), Offered::Queued));
+    let rest: Vec<u32> = std::iter::from_fn(|| order.take(at(0))).map(|taken| taken.value).collect();
+    assert_eq!(rest, [1, 2, 11], "nobody comes first");
 }

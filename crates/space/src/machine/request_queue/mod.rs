@@ -17,6 +17,8 @@
 //! refused such a client is refused without a place, and slows down.
 
 mod cold;
+mod names;
+mod outcome;
 mod wants;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,70 +31,18 @@ use tidegate_control::advice::{AdviceConfig, StretchAdvice};
 use tidegate_control::appointments::{
     Appointment, Appointments, AppointmentsConfig, Lateness, Presented, Refusals, Server, Ticket, TicketKey, Visitor,
 };
-use tidegate_control::hints::{Asks, Hints};
+use tidegate_control::hints::Hints;
 
 use crate::limits::WANT_MAX;
-use crate::machine::order::{Arrival, Job, Offered, Order, Servers, Shape, Taken, WaitTerms};
+use crate::machine::order::{
+    Arrival, EndedBy, EndedEntry, Job, KpPlace, Offered, Order, Servers, Shape, Taken, WaitTerms,
+};
+use crate::machine::standing::KpRole;
 use cold::ColdStart;
+use names::NameBook;
+pub(crate) use outcome::PoolDecision;
+pub use outcome::{Caller, EndedWait, Entered, KeptPlace};
 use wants::Want;
-
-/// Who asks.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Caller {
-    /// Its name, as a number; tickets are bound to it, and its requests share one line.
-    pub client: u64,
-    /// How often it would like to ask.
-    pub want: Option<Duration>,
-    /// The appointment that it keeps.
-    pub ticket: Option<Ticket>,
-    /// It keeps appointments.
-    pub accepts_tickets: bool,
-}
-
-impl Caller {
-    /// A client, with what it says about pace.
-    pub fn new(client: u64, asks: &Asks) -> Self {
-        let accepts_tickets = asks.accept.is_some() || asks.ticket.is_some();
-        Self { client, want: asks.want, ticket: asks.ticket, accepts_tickets }
-    }
-}
-
-/// What became of a request at the door.
-#[derive(Debug)]
-pub enum Entered<T> {
-    /// It waits, alone or with an equal one.
-    Waits,
-    /// With what it is to be told.
-    Refused(T, Box<Hints>),
-}
-
-/// Where a client that was sent away stands.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct KeptPlace {
-    /// What waits before it.
-    pub queued: Duration,
-    /// When to come back.
-    pub retry_after: Duration,
-    /// What keeps the place; none if it could not be promised.
-    pub ticket: Option<Ticket>,
-}
-
-impl KeptPlace {
-    /// The same, beside what its client was told about pace.
-    pub fn with_pace_of(&self, hints: &Hints) -> Hints {
-        let (queued, retry_after) = (Some(self.queued), Some(self.retry_after));
-        Hints { queued, retry_after, ticket: self.ticket, ..hints.clone() }
-    }
-}
-
-/// Why a request waits no more, although nobody has served it.
-#[derive(Debug)]
-pub enum EndedWait<T> {
-    /// It waited for as long as its client does.
-    Late(T),
-    /// It was let in before anybody knew what it costs, and has a place now.
-    SentAway(T, KeptPlace),
-}
 
 /// Requests that wait for one kind of server.
 #[derive(Debug)]
@@ -107,6 +57,9 @@ pub struct RequestQueue<T> {
     cold: ColdStart<T>,
     /// Share of the jobs of late that were of those who keep no appointments.
     unpromised: f64,
+    names: NameBook,
+    /// What became of requests that found no room, or that nobody waited for, by class.
+    decisions: [[u64; PoolDecision::ALL.len()]; Class::COUNT],
     wants: BTreeMap<u64, Want>,
     /// Until when each want is believed, the first to go first.
     silent: BTreeSet<(Timestamp, u64)>,
@@ -115,10 +68,20 @@ pub struct RequestQueue<T> {
 impl<T> RequestQueue<T> {
     /// None for a configuration that makes no sense.
     pub fn new(config: &PoolConfig, servers: Servers, key: TicketKey) -> Option<Self> {
+        Self::watching(config, servers, key, |_| false)
+    }
+
+    /// The same, where it can be seen whether whoever made a request has left.
+    pub(crate) fn watching(
+        config: &PoolConfig,
+        servers: Servers,
+        key: TicketKey,
+        is_gone: fn(&T) -> bool,
+    ) -> Option<Self> {
         // The order bounds what waits; the book comes behind all of that.
         let book = AppointmentsConfig { denial_cost: Duration::ZERO, ..AppointmentsConfig::default() };
         Some(Self {
-            order: Order::new(config, servers)?,
+            order: Order::new(config, servers, is_gone)?,
             worth: servers.worth.max(1),
             book: Appointments::new(&book, key).ok()?,
             utilisation: book.utilisation,
@@ -126,6 +89,8 @@ impl<T> RequestQueue<T> {
             is_untried: true,
             cold: ColdStart::default(),
             unpromised: 0.0,
+            names: NameBook::default(),
+            decisions: [[0; PoolDecision::ALL.len()]; Class::COUNT],
             wants: BTreeMap::new(),
             silent: BTreeSet::new(),
         })
@@ -133,32 +98,60 @@ impl<T> RequestQueue<T> {
 
     /// What everybody of a class is told, and this one about what it wants.
     pub fn hints(&mut self, now: Timestamp, class: Class, caller: &Caller) -> Hints {
+        if self.order.is_paper() {
+            return Hints { permitted: Some(self.order.permitted(now, class)), ..Hints::default() };
+        }
         self.forget_silent(now);
         // Whatever a client says, a stretched want is a time that can be told.
         let want = caller.want.map(|want| want.min(WANT_MAX));
         let stretch = want.map(|want| self.declare(now, class, caller, want));
         let interval = stretch.zip(want).map(|(stretch, want)| want.mul_f64(stretch));
-        Hints { permitted: Some(self.order.permitted(class)), stretch, interval, ..Hints::default() }
+        Hints { permitted: Some(self.order.permitted(now, class)), stretch, interval, ..Hints::default() }
     }
 
     /// A request arrives, with what [`RequestQueue::hints`] said to its caller.
     pub fn offer(
         &mut self,
         now: Timestamp,
-        request: Arrival<T>,
+        mut request: Arrival<T>,
         caller: &Caller,
         hints: &Hints,
         chance: &mut impl Rng,
     ) -> Entered<T> {
         self.end_cold(now);
-        let entered = self.admit(now, request, caller, chance);
-        match entered {
+        let class = request.class;
+        request.kp = self.place_among(now, caller);
+        match self.admit(now, request, caller, chance) {
             Ok(()) => Entered::Waits,
-            Err((value, place)) => {
+            Err((value, None)) => {
+                self.decided(class, PoolDecision::Dropped);
+                Entered::Dropped(value)
+            }
+            Err((value, Some(place))) => {
+                self.decided(class, PoolDecision::Denied);
                 self.note_sent_away(caller.client, place.retry_after);
                 Entered::Refused(value, Box::new(place.with_pace_of(hints)))
             }
         }
+    }
+
+    /// Where the requests of a caller stand: newcomers of a household in one line.
+    fn place_among(&mut self, now: Timestamp, caller: &Caller) -> KpPlace {
+        let Caller { client, household, standing, .. } = *caller;
+        if household == 0 {
+            return KpPlace { household: client, client, standing };
+        }
+        let is_known = self.names.on_heard(now, household, client);
+        KpPlace { household, client: if is_known { client } else { household }, standing }
+    }
+
+    fn decided(&mut self, class: Class, decision: PoolDecision) {
+        self.decisions[class.index()][decision as usize] += 1;
+    }
+
+    /// How often each decision was made about requests of a class, by [`PoolDecision::ALL`].
+    pub(crate) fn decisions(&self, class: Class) -> [u64; PoolDecision::ALL.len()] {
+        self.decisions[class.index()]
     }
 
     fn admit(
@@ -167,8 +160,14 @@ impl<T> RequestQueue<T> {
         mut request: Arrival<T>,
         caller: &Caller,
         chance: &mut impl Rng,
-    ) -> Result<(), (T, KeptPlace)> {
-        let (class, shape, patience) = (request.class, request.shape, request.patience);
+    ) -> Result<(), (T, Option<KeptPlace>)> {
+        if self.order.is_paper() {
+            return self.enter(now, request).map_err(|(value, retry_after)| {
+                let queued = self.order.backlog(now);
+                (value, retry_after.map(|retry_after| KeptPlace { queued, retry_after, ticket: None }))
+            });
+        }
+        let (class, shape, patience, kp) = (request.class, request.shape, request.patience, request.kp);
         let queued = self.order.backlog(now);
         let is_cold = self.is_cold();
         self.book.settle(now, if is_cold { self.cold_backlog() } else { queued });
@@ -177,11 +176,16 @@ impl<T> RequestQueue<T> {
         let early = if server == Server::Idle { Duration::MAX } else { patience / 2 };
         let presented = self.book.present(now, &visitor(&caller.client.to_le_bytes(), caller.ticket), early);
         if let Presented::Early(rest) = presented {
-            return Err((request.value, KeptPlace { queued, retry_after: rest, ticket: caller.ticket }));
+            return Err((request.value, Some(KeptPlace { queued, retry_after: rest, ticket: caller.ticket })));
         }
         let is_promised = presented == Presented::Due;
-        let wait = self.order.wait_of(now, class, caller.client, shape);
-        request.terms = WaitTerms { is_promised, keeps_appointments: caller.accepts_tickets, ..WaitTerms::default() };
+        let wait = self.order.wait_of(now, class, kp, shape);
+        request.terms = WaitTerms {
+            is_promised,
+            keeps_appointments: caller.accepts_tickets,
+            is_provisional: false,
+            asker: caller.client,
+        };
         // Equal questions are never sent away: together they cost nothing.
         let may_leave = caller.accepts_tickets && request.key.is_none();
         // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain. What the
@@ -189,33 +193,36 @@ impl<T> RequestQueue<T> {
         if may_leave && is_promised && wait > patience / 2 {
             let late = wait.saturating_sub(self.order.delay_max(class).min(patience / 4));
             let place = self.renew(now, (class, shape), caller, late, chance);
-            return Err((request.value, KeptPlace { queued, ..place }));
+            return Err((request.value, Some(KeptPlace { queued, ..place })));
         }
         if is_promised {
             self.slip(now, wait, class, shape);
         }
         if may_leave && !is_promised {
             let delay_max = self.order.delay_max(class);
-            // Whoever is let in is in the book, too: what is promised comes behind.
-            let is_full = wait > delay_max || self.book.wait(now) > delay_max.div_f64(self.utilisation);
+            // Whoever is let in is in the book, too: what is promised comes behind; but a service comes before what customers
+            // were promised.
+            let is_booked = || self.book.wait(now) > delay_max.div_f64(self.utilisation);
+            let is_full = wait > delay_max || kp.standing.role == KpRole::Customer && is_booked();
             if is_full && is_cold {
                 request.terms.is_provisional = true;
             } else {
                 let server = if is_full { server } else { Server::Idle };
                 if let Some(place) = self.decide(now, (class, shape), caller, server, chance) {
-                    return Err((request.value, KeptPlace { queued, ..place }));
+                    return Err((request.value, Some(KeptPlace { queued, ..place })));
                 }
             }
         }
         let is_provisional = request.terms.is_provisional;
-        let (value, retry_after) = match self.order.offer(now, request) {
-            Offered::Queued | Offered::Joined => {
+        let (value, retry_after) = match self.enter(now, request) {
+            Ok(()) => {
                 if is_provisional {
                     self.cold.on_waiting(now, patience);
                 }
                 return Ok(());
             }
-            Offered::Denied(value, retry_after) => (value, retry_after),
+            Err((value, None)) => return Err((value, None)),
+            Err((value, Some(retry_after))) => (value, retry_after),
         };
         let place = if !caller.accepts_tickets {
             None
@@ -231,7 +238,21 @@ impl<T> RequestQueue<T> {
             self.decide(now, (class, shape), caller, Server::Busy, chance)
         };
         let plain = KeptPlace { queued, retry_after, ticket: None };
-        Err((value, place.map_or(plain, |place| KeptPlace { queued, ..place })))
+        Err((value, Some(place.map_or(plain, |place| KeptPlace { queued, ..place }))))
+    }
+
+    /// Offers it to the order; or when to come back, if that is said.
+    fn enter(&mut self, now: Timestamp, request: Arrival<T>) -> Result<(), (T, Option<Duration>)> {
+        let class = request.class;
+        match self.order.offer(now, request) {
+            Offered::Queued | Offered::Joined => Ok(()),
+            Offered::Postponed => {
+                self.decided(class, PoolDecision::Postponed);
+                Ok(())
+            }
+            Offered::Denied(value, retry_after) => Err((value, Some(retry_after))),
+            Offered::Dropped(value) => Err((value, None)),
+        }
     }
 
     /// Another place for somebody whose promise cannot be kept, so much later.
@@ -309,7 +330,19 @@ impl<T> RequestQueue<T> {
     /// Those whose wait has ended without a turn.
     pub fn drain(&mut self) -> Vec<EndedWait<T>> {
         let mut ended = self.cold.drain();
-        ended.extend(std::iter::from_fn(|| self.order.poll_ended()).map(EndedWait::Late));
+        while let Some(EndedEntry { value, class, why }) = self.order.poll_ended() {
+            ended.push(match why {
+                EndedBy::Time => EndedWait::Late(value),
+                EndedBy::Outdated => {
+                    self.decided(class, PoolDecision::Outdated);
+                    EndedWait::Outdated(value)
+                }
+                EndedBy::Displaced => {
+                    self.decided(class, PoolDecision::Dropped);
+                    EndedWait::Dropped(value)
+                }
+            });
+        }
         ended
     }
 
@@ -317,7 +350,10 @@ impl<T> RequestQueue<T> {
     pub(crate) fn clear(&mut self) -> Vec<T> {
         let mut all = self.order.clear();
         all.extend(self.cold.drain().into_iter().map(|ended| match ended {
-            EndedWait::Late(value) | EndedWait::SentAway(value, _) => value,
+            EndedWait::Late(value)
+            | EndedWait::Outdated(value)
+            | EndedWait::Dropped(value)
+            | EndedWait::SentAway(value, _) => value,
         }));
         all
     }
@@ -368,6 +404,8 @@ const UNPROMISED_MAX: f64 = 0.5;
 /// Jobs over which the share of those who keep no appointments is taken.
 const UNPROMISED_SAMPLES: f64 = 64.0;
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -161,6 +161,9 @@ impl World {
                     assert!(waiter.deadline < self.now, "only who waited too long ends by itself: {waiter:?}");
                     number
                 }
+                EndedWait::Outdated(number) | EndedWait::Dropped(number) => {
+                    panic!("{number} is neither old nor in the way")
+                }
                 EndedWait::SentAway(number, place) => {
                     let waiter = &self.model.waiting[&number];
                     assert!(waiter.key.is_none(), "equals are never sent away: {waiter:?}");
@@ -185,13 +188,14 @@ impl World {
         let want = if let Habit::Wants(millis) = habit { Some(Duration::from_millis(millis)) } else { None };
         let due = self.model.tickets.get(&client).filter(|(at, _)| *at <= self.now).map(|(_, ticket)| *ticket);
         let ticket = due.filter(|_| habit == Habit::Tickets);
-        let caller = Caller { client, want, ticket, accepts_tickets: habit == Habit::Tickets };
+        let caller = Caller { client, want, ticket, accepts_tickets: habit == Habit::Tickets, ..Caller::default() };
         let hints = self.queue.hints(self.now, class, &caller);
         assert!(hints.permitted.is_some());
         assert_eq!((hints.stretch.is_some(), hints.interval.is_some()), (want.is_some(), want.is_some()));
         assert!(hints.stretch.is_none_or(|stretch| (1.0..=1000.0).contains(&stretch)), "{hints:?}");
         let shape = Shape { exact: name, kind: name, size: 0 };
-        let arrival = Arrival { class, key, client, shape, patience, terms: WaitTerms::default(), value: number };
+        let (kp, check, terms) = (KpPlace::default(), None, WaitTerms::default());
+        let arrival = Arrival { class, key, kp, check, shape, patience, terms, value: number };
         let is_nobody_here = self.model.waiting.is_empty() && self.model.running.is_empty();
         match self.queue.offer(self.now, arrival, &caller, &hints, &mut self.chance) {
             Entered::Waits => {
@@ -208,6 +212,7 @@ impl World {
                 }
                 self.model.ended += 1;
             }
+            Entered::Dropped(_) => panic!("nobody said drop-newest"),
         }
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Draws that do not matter here.
-struct Fixed;
+pub(super) struct Fixed;
 
 impl rand_core::TryRng for Fixed {
     type Error = std::convert::Infallible;
@@ -46,7 +46,8 @@ fn offer_like(pool: &mut RequestQueue<u64>, now: Timestamp, caller: &Caller, sha
     let request = Arrival {
         class: Class::Update,
         key: None,
-        client,
+        kp: KpPlace::default(),
+        check: None,
         shape,
         patience,
         terms: WaitTerms::default(),
@@ -59,6 +60,7 @@ fn offer_like(pool: &mut RequestQueue<u64>, now: Timestamp, caller: &Caller, sha
             assert_eq!(value, caller.client, "it comes back to whoever offered it");
             Err(hints)
         }
+        Entered::Dropped(_) => panic!("nobody said drop-newest"),
     }
 }
 
@@ -91,7 +93,7 @@ fn burst(pool: &mut RequestQueue<u64>, work: Duration) -> (f64, f64) {
         while let Some(entry) = arrivals.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((_, client), ticket) = entry.remove_entry();
             requests += 1;
-            let caller = Caller { client, ticket, want: None, accepts_tickets: true };
+            let caller = Caller { client, ticket, want: None, accepts_tickets: true, ..Caller::default() };
             if let Err(hints) = offer_like(pool, at(now), &caller, ALIKE) {
                 let after = hints.retry_after.unwrap();
                 assert!(hints.ticket.is_some() || after > Duration::from_secs(60), "a promise, or it is far away");
@@ -105,7 +107,7 @@ fn burst(pool: &mut RequestQueue<u64>, work: Duration) -> (f64, f64) {
         }
         arrivals.extend(pool.drain().into_iter().map(|ended| match ended {
             // Whoever waited in vain asks again.
-            EndedWait::Late(client) => ((now, client), None),
+            EndedWait::Late(client) | EndedWait::Outdated(client) | EndedWait::Dropped(client) => ((now, client), None),
             EndedWait::SentAway(client, place) => ((now + place.retry_after.as_nanos(), client), place.ticket),
         }));
     }
@@ -185,9 +187,9 @@ fn a_ticket_is_bound_to_its_client_and_honoured_once() {
     assert!(hints.permitted.unwrap() >= Duration::from_millis(100), "D_br");
     // Nothing was served meanwhile: the queue is as full as before, and the place is kept all the same.
     let then = start + after;
-    let thief = Caller { client: 7, ticket: Some(ticket), want: None, accepts_tickets: true };
+    let thief = Caller { client: 7, ticket: Some(ticket), want: None, accepts_tickets: true, ..Caller::default() };
     assert!(offer(&mut pool, then, &thief).is_err(), "another's ticket");
-    let owner = Caller { client, ticket: Some(ticket), want: None, accepts_tickets: true };
+    let owner = Caller { client, ticket: Some(ticket), want: None, accepts_tickets: true, ..Caller::default() };
     assert!(offer(&mut pool, then, &owner).is_ok());
     assert!(offer(&mut pool, then, &owner).is_err(), "once");
 }
@@ -195,7 +197,7 @@ fn a_ticket_is_bound_to_its_client_and_honoured_once() {
 #[test]
 fn who_comes_long_before_its_time_keeps_its_place_and_waits_if_it_can() {
     let (mut pool, start) = (pool(), at(1_000_000_000));
-    let caller = |client, ticket| Caller { client, ticket, want: None, accepts_tickets: true };
+    let caller = |client, ticket| Caller { client, ticket, want: None, accepts_tickets: true, ..Caller::default() };
     let denied = |pool: &mut RequestQueue<u64>, client| offer(pool, start, &caller(client, None)).err();
     let places: Vec<_> = (0..20_000).filter_map(|client| Some((client, denied(&mut pool, client)?))).collect();
     let (client, hints) = places.last().unwrap();
@@ -219,7 +221,7 @@ fn who_comes_long_before_its_time_keeps_its_place_and_waits_if_it_can() {
 #[test]
 fn a_place_at_a_host_that_slows_is_moved_and_not_lost() {
     let (mut pool, start) = (pool(), at(1_000_000_000));
-    let caller = |client, ticket| Caller { client, ticket, want: None, accepts_tickets: true };
+    let caller = |client, ticket| Caller { client, ticket, want: None, accepts_tickets: true, ..Caller::default() };
     let denied = |pool: &mut RequestQueue<u64>, client| offer_like(pool, start, &caller(client, None), ALIKE).err();
     let places: Vec<_> = (0..20_000).filter_map(|client| Some((client, denied(&mut pool, client)?))).collect();
     let end = pool.book.wait(start);
@@ -242,7 +244,7 @@ fn a_place_at_a_host_that_slows_is_moved_and_not_lost() {
 fn fill(pool: &mut RequestQueue<u64>, now: Timestamp, backlog: Duration, clients: &mut std::ops::RangeFrom<u64>) {
     while pool.backlog(now) < backlog {
         let client = clients.next().unwrap();
-        let caller = Caller { client, ticket: None, want: None, accepts_tickets: false };
+        let caller = Caller { client, ticket: None, want: None, accepts_tickets: false, ..Caller::default() };
         assert!(offer(pool, now, &caller).is_ok(), "they have the patience");
     }
 }
@@ -251,9 +253,9 @@ fn fill(pool: &mut RequestQueue<u64>, now: Timestamp, backlog: Duration, clients
 fn a_place_is_kept_for_a_request_that_needs_most_of_its_patience_for_itself() {
     const DEAR: Shape = Shape { exact: 9, kind: 9, size: 0 };
     let (mut pool, mut clients) = (pool(), 1..);
-    let caller = |ticket| Caller { client: 0, ticket, want: None, accepts_tickets: true };
+    let caller = |ticket| Caller { client: 0, ticket, want: None, accepts_tickets: true, ..Caller::default() };
     for client in clients.by_ref().take(20) {
-        let teacher = Caller { client, ticket: None, want: None, accepts_tickets: true };
+        let teacher = Caller { client, ticket: None, want: None, accepts_tickets: true, ..Caller::default() };
         assert!(offer_like(&mut pool, at(0), &teacher, DEAR).is_ok());
         let taken = pool.take(at(0)).unwrap();
         pool.served(taken.job, Duration::from_secs(6));
@@ -271,7 +273,13 @@ fn a_place_is_kept_for_a_request_that_needs_most_of_its_patience_for_itself() {
 fn whoever_says_what_it_wants_is_told_what_fits_until_it_is_silent() {
     let mut pool = pool();
     let start = at(0);
-    let want = |client| Caller { client, want: Some(Duration::from_millis(100)), ticket: None, accepts_tickets: true };
+    let want = |client| Caller {
+        client,
+        want: Some(Duration::from_millis(100)),
+        ticket: None,
+        accepts_tickets: true,
+        ..Caller::default()
+    };
     // 100 clients at 10/s with 1 ms each are what the host can do; 300 are three times too much.
     for client in 0..300 {
         pool.hints(start, Class::Update, &want(client));
@@ -292,7 +300,8 @@ fn whoever_says_what_it_wants_is_told_what_fits_until_it_is_silent() {
 #[test]
 fn the_longest_want_under_the_largest_stretch_is_a_time() {
     let mut pool = pool();
-    let want = |client, want| Caller { client, want: Some(want), ticket: None, accepts_tickets: true };
+    let want =
+        |client, want| Caller { client, want: Some(want), ticket: None, accepts_tickets: true, ..Caller::default() };
     // 20 000 that want 20 a second each, at 1 ms: four hundred times too much; then each costs a second.
     for client in 0..20_000 {
         pool.hints(at(0), Class::Update, &want(client, Duration::ZERO));
@@ -311,8 +320,8 @@ fn one_that_wants_little_does_not_keep_the_others_from_being_forgotten() {
     let want = |client, seconds| Caller {
         client,
         want: Some(Duration::from_secs(seconds)),
-        ticket: None,
         accepts_tickets: true,
+        ..Caller::default()
     };
     pool.hints(at(0), Class::Update, &want(0, u64::MAX));
     for client in 1..=8 {
@@ -332,7 +341,13 @@ fn one_that_wants_little_does_not_keep_the_others_from_being_forgotten() {
 fn whoever_was_sent_away_does_not_come_of_its_own_accord() {
     let mut pool = pool();
     let start = at(1_000_000_000);
-    let caller = |client| Caller { client, want: Some(Duration::from_secs(10)), ticket: None, accepts_tickets: true };
+    let caller = |client| Caller {
+        client,
+        want: Some(Duration::from_secs(10)),
+        ticket: None,
+        accepts_tickets: true,
+        ..Caller::default()
+    };
     let refused = (0..2000).find(|client| offer(&mut pool, start, &caller(*client)).is_err()).unwrap();
     assert!(pool.wants[&refused].is_refused);
     pool.hints(start, Class::Update, &caller(refused));

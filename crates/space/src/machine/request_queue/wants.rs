@@ -12,6 +12,8 @@ use tidegate_control::advice::{Declared, Strain};
 
 use super::{Caller, MEANT_WAIT, RequestQueue, denial_cost};
 use crate::limits::WANTS_MAX;
+use crate::machine::order::{KpPlace, Shape};
+use crate::machine::standing::KpRole;
 
 /// What a client wants.
 #[derive(Debug, Default)]
@@ -29,7 +31,12 @@ impl<T> RequestQueue<T> {
     pub(super) fn declare(&mut self, now: Timestamp, class: Class, caller: &Caller, wanted: Duration) -> f64 {
         let client = caller.client;
         let before = self.stretch(now, class);
-        if self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&client) {
+        // A service is not slowed for what customers want, as long as there is time for services.
+        let is_ahead = caller.standing.role == KpRole::Service && self.is_room_for_services(now, class, caller);
+        let before = if is_ahead { 1.0 } else { before };
+        // What newcomers want is not counted: a name in each request would slow everybody.
+        let is_new = caller.household != 0 && !self.names.knows(caller.household, client);
+        if is_new || self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&client) {
             return before;
         }
         let mut want = self.wants.remove(&client).unwrap_or_default();
@@ -42,12 +49,17 @@ impl<T> RequestQueue<T> {
             want.counts_from = now + wanted.mul_f64(before / 2.0);
         }
         self.advice.declare(&mut want.declared, wanted);
-        let stretch = self.stretch(now, class);
+        let stretch = if is_ahead { 1.0 } else { self.stretch(now, class) };
         self.advice.tell(&mut want.declared, stretch);
         want.until = now + self.advice.patience(&want.declared, stretch);
         self.silent.insert((want.until, client));
         self.wants.insert(client, want);
         stretch
+    }
+
+    fn is_room_for_services(&self, now: Timestamp, class: Class, caller: &Caller) -> bool {
+        let kp = KpPlace { household: caller.household, client: caller.client, standing: caller.standing };
+        self.order.wait_of(now, class, kp, Shape::default()) <= self.order.delay_max(class).mul_f64(MEANT_WAIT)
     }
 
     pub(super) fn stretch(&self, now: Timestamp, class: Class) -> f64 {

@@ -263,6 +263,8 @@ impl SpaceWorld {
             began: self.now,
             until,
             accepts_partial: false,
+            check: None,
+            client: 0,
             hints: Hints::default(),
             requester: visitor,
         };

@@ -1,0 +1,133 @@
+//! `/api/v1/kps`: knowledge processors of the smart space, what each counts for in its queues, and what became of its requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use serde_json::{Value, json};
+use tidegate_space::{KpReport, KpRole};
+
+use crate::problem::{Answered, json_of};
+use crate::state::AdminState;
+use crate::view;
+use crate::why::words::span;
+
+/// KPs in the list; the others are counted.
+const KPS_SHOWN_MAX: usize = 500;
+/// KPs of one name that are spoken of.
+const OF_NAME_MAX: usize = 8;
+
+pub(crate) async fn list(State(state): State<Arc<AdminState>>) -> Answered {
+    let Some(space) = state.process.space() else {
+        return Ok(json_of(&json!({ "kps": [], "total": 0, "class_claims_ignored": 0 })));
+    };
+    let all = space.kps();
+    let shown: Vec<Value> = all.iter().take(KPS_SHOWN_MAX).map(view_of).collect();
+    let (total, ignored) = (all.len(), space.class_claims_ignored());
+    Ok(json_of(&json!({ "kps": shown, "total": total, "class_claims_ignored": ignored })))
+}
+
+/// What there is to say about the KPs of a name, a user or an address; nothing if there are none.
+pub(crate) fn why(state: &AdminState, name: &str) -> Option<(Value, String)> {
+    let is_meant = |kp: &KpReport| {
+        kp.name.as_deref() == Some(name) || kp.user.as_deref() == Some(name) || kp.address.to_string() == name
+    };
+    let meant: Vec<KpReport> = state.process.space()?.kps().into_iter().filter(is_meant).take(OF_NAME_MAX).collect();
+    let text: Vec<String> = meant.iter().map(words_of).collect();
+    (!meant.is_empty()).then(|| (meant.iter().map(view_of).collect(), text.join("\n")))
+}
+
+fn millis(time: Duration) -> f64 {
+    view::rounded(time.as_secs_f64() * 1000.0)
+}
+
+fn view_of(kp: &KpReport) -> Value {
+    let counts = &kp.counts;
+    json!({
+        "name": kp.name.as_deref(),
+        "user": kp.user.as_deref(),
+        "address": kp.address.to_string(),
+        "door": kp.door,
+        "class": &*kp.class,
+        "role": kp.standing.role.name(),
+        "weight": kp.standing.weight,
+        "silent_s": kp.silent.as_secs(),
+        "requests": counts.requests,
+        "answered": counts.answered,
+        "refused": counts.refused,
+        "outdated": counts.outdated,
+        "failed": counts.failed,
+        "class_claims_ignored": counts.claims_ignored,
+        "waited_mean_ms": millis(counts.waited_mean),
+        "waited_max_ms": millis(counts.waited_max),
+    })
+}
+
+fn words_of(kp: &KpReport) -> String {
+    let (counts, standing) = (&kp.counts, kp.standing);
+    let called = kp.name.as_deref().map_or_else(|| "without a name".to_owned(), |name| format!("{name:?}"));
+    let user = kp.user.as_deref().map(|user| format!(", user {user:?}")).unwrap_or_default();
+    let comes = match standing.role {
+        KpRole::Service => "before customers",
+        KpRole::Customer => "after services, and a sixteenth of the time always",
+    };
+    let mut lines = vec![
+        format!("KP {called} ({}, {}{user}) was heard {} ago", kp.address, kp.door, span(kp.silent)),
+        format!("class {}, a {} ({comes}), share {}", kp.class, standing.role.name(), standing.weight),
+        format!(
+            "{} requests: {} answered, {} refused, {} out of date, {} failed; an answer waits {} (at most {})",
+            counts.requests,
+            counts.answered,
+            counts.refused,
+            counts.outdated,
+            counts.failed,
+            span(counts.waited_mean),
+            span(counts.waited_max),
+        ),
+    ];
+    if counts.claims_ignored > 0 {
+        let times = counts.claims_ignored;
+        lines.push(format!(
+            "{times} times it claimed a class without the right to it; classes.NAME.claimants lists who may"
+        ));
+    }
+    if counts.refused > 0 && standing.role == KpRole::Customer {
+        lines
+            .push("if others rely on it: [classes.NAME] with role = \"service\" and its users or addresses".to_owned());
+    }
+    lines.join("\n  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_space::{KpCounts, KpStanding};
+
+    use super::*;
+
+    #[test]
+    fn a_kp_is_told_its_class_its_role_and_what_became_of_its_requests() {
+        let counts =
+            KpCounts { requests: 9, answered: 5, refused: 3, outdated: 1, claims_ignored: 2, ..KpCounts::default() };
+        let kp = KpReport {
+            name: Some("lamp-1".into()),
+            user: None,
+            address: [10, 0, 0, 7].into(),
+            door: "http",
+            class: "normal".into(),
+            standing: KpStanding::default(),
+            silent: Duration::from_secs(12),
+            counts,
+        };
+        let text = words_of(&kp);
+        for part in [
+            "KP \"lamp-1\" (10.0.0.7, http) was heard 12 s ago",
+            "class normal, a customer (after services",
+            "9 requests: 5 answered, 3 refused, 1 out of date, 0 failed",
+            "2 times it claimed a class",
+            "role = \"service\"",
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        assert_eq!(view_of(&kp)["role"], "customer");
+    }
+}

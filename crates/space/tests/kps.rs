@@ -1,0 +1,122 @@
+//! KPs at the doors: by what each is known, which class it has, and what a claim is worth.
+
+#![allow(clippy::unwrap_used, reason = "a step that cannot be done has failed the test")]
+
+mod common;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use common::{CONFIRM, Peer, graph, message_of, start_with, triple};
+use tidegate_graph::SpaceLimits;
+use tidegate_space::{AccessMode, AccessPolicy, Checked, KpClass, KpIdentity, KpReport, KpRole, KpStanding};
+
+/// Nodes that are called agent are services, and ann may be one.
+#[derive(Debug)]
+struct Agents;
+
+impl AccessPolicy for Agents {
+    fn rule(&self) -> AccessMode {
+        AccessMode::ReadersOpen
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn class_of(&self, kp: &KpIdentity<'_>, claim: Option<&str>) -> KpClass {
+        assert!(kp.address.is_loopback(), "the door says where it comes from");
+        let is_agent = kp.name.is_some_and(|name| name.starts_with("agent"));
+        let may = is_agent || kp.user == Some("ann") && claim == Some("agents");
+        let role = if may { KpRole::Service } else { KpRole::Customer };
+        let name = if may { "agents" } else { "normal" }.into();
+        let is_claim_ignored = claim.is_some() && !may;
+        KpClass { name, standing: KpStanding { role, weight: 4 }, is_claim_ignored }
+    }
+
+    fn check(&self, user: String, password: Vec<u8>, _: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
+        verdict(user == "ann" && password == b"x");
+        Checked::Asked
+    }
+}
+
+fn find<'a>(kps: &'a [KpReport], name: Option<&str>) -> &'a KpReport {
+    kps.iter().find(|kp| kp.name.as_deref() == name).unwrap_or_else(|| panic!("no {name:?} in {kps:?}"))
+}
+
+#[test]
+fn kps_behind_one_address_are_known_by_their_own_names_at_all_doors() {
+    let broker = start_with(SpaceLimits::default(), Arc::new(Agents));
+    let ask = |headers: &[(&str, &str)]| broker.request("GET", "/query?query=ASK%7B%7D", headers, b"").status;
+    for name in ["lamp-1", "lamp-2", "lamp-1"] {
+        assert_eq!(ask(&[("pace-client", name)]), 200);
+    }
+    assert_eq!(ask(&[]), 200);
+    assert_eq!(ask(&[("pace-client", "two words")]), 200, "what is no name is passed over");
+    let mut peer = Peer::new(broker.ssap());
+    for (id, node) in [(1, "agent-7"), (2, "another")] {
+        peer.send(&message_of(
+            node,
+            "INSERT",
+            id,
+            &format!("{CONFIRM}{}", graph("insert_graph", &triple("urn:a", "urn:b", "1"))),
+        ));
+        assert!(peer.next().contains("m3:Success"));
+    }
+    let kps = broker.handle().kps();
+    let counts = |name| {
+        let kp = find(&kps, name);
+        (kp.counts.requests, kp.counts.answered, kp.door, &*kp.class, kp.standing.role)
+    };
+    assert_eq!(counts(Some("lamp-1")), (2, 2, "http", "normal", KpRole::Customer));
+    assert_eq!(counts(Some("lamp-2")), (1, 1, "http", "normal", KpRole::Customer));
+    assert_eq!(counts(None), (2, 2, "http", "normal", KpRole::Customer));
+    assert_eq!(counts(Some("agent-7")), (2, 2, "ssap", "agents", KpRole::Service), "by its first message");
+    assert_eq!(kps.len(), 4);
+}
+
+#[test]
+fn a_class_that_is_claimed_without_the_right_to_it_is_ignored_and_counted() {
+    let broker = start_with(SpaceLimits::default(), Arc::new(Agents));
+    let ask = |headers: &[(&str, &str)]| broker.request("GET", "/query?query=ASK%7B%7D", headers, b"").status;
+    assert_eq!(ask(&[("pace-client", "eve"), ("pace-class", "agents")]), 200);
+    let right = ("Authorization", "Basic YW5uOng=");
+    assert_eq!(ask(&[("pace-client", "ann-1"), ("pace-class", "agents"), right]), 200);
+    assert_eq!(ask(&[("pace-client", "eve"), ("pace-class", "agents"), ("Authorization", "Basic YW5uOnk=")]), 401);
+    let mut peer = Peer::new(broker.ssap());
+    let claim = "<parameter name=\"pace-class\">agents</parameter>";
+    peer.send(&message_of(
+        "mallory",
+        "INSERT",
+        1,
+        &format!("{CONFIRM}{claim}{}", graph("insert_graph", &triple("urn:a", "urn:b", "1"))),
+    ));
+    assert!(peer.next().contains("m3:Success"));
+    let kps = broker.handle().kps();
+    let of = |name| {
+        let kp = find(&kps, Some(name));
+        (&*kp.class, kp.user.as_deref(), kp.counts.claims_ignored)
+    };
+    assert_eq!(of("eve"), ("normal", None, 1));
+    assert_eq!(of("ann-1"), ("agents", Some("ann"), 0));
+    assert_eq!(of("mallory"), ("normal", None, 1));
+    assert_eq!(broker.handle().class_claims_ignored(), 2);
+}
+
+/// Questions of whoever has left are out of date; what it changed is not.
+#[test]
+fn a_change_whose_sender_has_left_is_done() {
+    let broker = start_with(SpaceLimits::default(), Arc::new(tidegate_space::Everybody));
+    let mut peer = Peer::new(broker.ssap());
+    peer.send(&message_of(
+        "kp1",
+        "INSERT",
+        1,
+        &format!("{CONFIRM}{}", graph("insert_graph", &triple("urn:a", "urn:b", "1"))),
+    ));
+    drop(peer);
+    let until = std::time::Instant::now() + common::PATIENCE;
+    while !broker.query("ASK { <urn:a> <urn:b> ?o }", "application/sparql-results+json").body.contains("true") {
+        assert!(std::time::Instant::now() < until, "the change was lost");
+    }
+}
