@@ -228,15 +228,6 @@ impl FilterLevel {
         };
         if is_same { LevelMatch::Same } else { LevelMatch::Different }
     }
-
-    fn is_unusable(&self, who: RequesterNames<'_>) -> bool {
-        let Self::Pattern(pieces) = self else { return false };
-        pieces.iter().any(|piece| match piece {
-            FilterPiece::Text(_) => false,
-            FilterPiece::User => who.user.is_none_or(|name| !is_usable(name)),
-            FilterPiece::Client => !is_usable(who.client),
-        })
-    }
 }
 
 fn like(pieces: &[FilterPiece], text: &[u8], who: RequesterNames<'_>) -> LevelMatch {

@@ -7,6 +7,7 @@ mod arguments;
 mod client;
 mod demo;
 mod format;
+mod import;
 mod init;
 mod inspect;
 mod keep;
@@ -91,6 +92,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Init(args)) => init::run(&args).map(|()| 0),
         Some(Command::User(args)) => user::run(&args).map(|()| 0),
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
+        Some(Command::Import { file }) => import::run(&file),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
         Some(Command::Config { command: ConfigCommand::Reference }) => reference::print().map(|()| 0),
         Some(Command::Bench { arguments }) => run_other("tidegate-bench", &arguments),

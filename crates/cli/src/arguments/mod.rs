@@ -90,6 +90,12 @@ pub(crate) enum Command {
     User(UserArgs),
     /// Check a configuration: all mistakes at once, and exit code 2 if there are any
     Check(Box<CheckArgs>),
+    /// Turn a mosquitto.conf into a configuration of this broker, on the standard output
+    Import {
+        /// mosquitto's configuration file
+        #[arg(value_name = "MOSQUITTO_CONF")]
+        file: PathBuf,
+    },
     /// Look at the configuration
     Config {
         #[command(subcommand)]

@@ -116,11 +116,8 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
         let contents = file::parse(&path, &text);
         if !contents.problems.is_empty() && file::looks_like_mosquitto(&text) {
             let problem = ConfigProblem::of_file(&path, "this looks like a mosquitto.conf, and Tidegate reads TOML");
-            problems.push(problem.with_hint(
-                "`tidegate config show` prints such a file; mosquitto's password_file and acl_file can be used as they \
-                 are (--password-file, --acl-file)"
-                    .to_owned(),
-            ));
+            let command = format!("tidegate import {} > tidegate.toml", path.display());
+            problems.push(problem.with_hint(format!("translate it:  {command}")));
             continue;
         }
         problems.extend(contents.problems);

@@ -1,0 +1,64 @@
+//! `tidegate import`: a `mosquitto.conf` as a configuration of this broker, on the standard output; what has no counterpart
+//! stands at its end as a comment, with the reason, and is counted on the standard error.
+//!
+//! The thin part: files are read here, `mosquitto` translates.
+
+mod mosquitto;
+#[cfg(test)]
+mod tests;
+mod translation;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::operate::out;
+use mosquitto::ConfLine;
+
+/// Files that are read because `include_dir` names their folder; a configuration has a handful.
+const FILES_MAX: usize = 100;
+/// Bytes of one file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// `tidegate import FILE`.
+pub(crate) fn run(path: &Path) -> Result<u8> {
+    let mut lines = Vec::new();
+    read(path, &mut lines)?;
+    let folders: Vec<PathBuf> =
+        lines.iter().filter(|line| line.word == "include_dir").map(|line| line.value.clone().into()).collect();
+    for folder in folders {
+        for file in included(&folder)? {
+            read(&file, &mut lines)?;
+        }
+    }
+    let translated = mosquitto::translate(&lines);
+    out(&translated.to_toml(path));
+    let missing = translated.missing();
+    if missing > 0 {
+        let words = if missing == 1 { "1 line has" } else { &*format!("{missing} lines have") };
+        eprintln!("{words} no counterpart: they are at the end, each with the reason");
+    }
+    Ok(0)
+}
+
+fn read(path: &Path, lines: &mut Vec<ConfLine>) -> Result<()> {
+    let about = std::fs::metadata(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    if about.len() > FILE_BYTES_MAX {
+        bail!("{} has {} bytes: no mosquitto.conf is that long", path.display(), about.len());
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    lines.extend(mosquitto::lines(&text, &path.display().to_string()));
+    Ok(())
+}
+
+/// In the order in which mosquitto reads them.
+fn included(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("include_dir {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "conf"));
+    files.sort();
+    if files.len() > FILES_MAX {
+        bail!("include_dir {} has {} files: {FILES_MAX} are read at most", folder.display(), files.len());
+    }
+    Ok(files)
+}

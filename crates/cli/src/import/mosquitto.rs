@@ -1,0 +1,266 @@
+//! mosquitto's words, line by line; docs/mosquitto.md is the same table for people. Pure: told lines, says settings.
+
+use super::translation::{Translation, quoted};
+
+/// A line that says something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConfLine {
+    pub(super) word: String,
+    pub(super) value: String,
+    /// File and number.
+    place: String,
+}
+
+/// The lines of a file that are neither empty nor comments.
+pub(super) fn lines(text: &str, file: &str) -> Vec<ConfLine> {
+    let numbered = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+    let said = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    said.map(|(number, line)| {
+        let (word, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        ConfLine { word: word.to_owned(), value: value.trim().to_owned(), place: format!("{file}:{number}") }
+    })
+    .collect()
+}
+
+/// A listener and what was said of it.
+#[derive(Debug, Default)]
+struct ConfListener {
+    /// The line that began it; none for the one that `port` and `bind_address` are about.
+    line: Option<ConfLine>,
+    port: Option<String>,
+    address: Option<String>,
+    is_websocket: bool,
+    cert: Option<String>,
+    key: Option<String>,
+    ca: Option<String>,
+    needs_certificate: bool,
+}
+
+/// What a word becomes.
+enum Counterpart {
+    /// This key, and how its value is written.
+    Key(&'static str, fn(&str) -> Option<String>),
+    /// It is so anyway, or changes nothing here.
+    Nothing,
+    /// There is none, and why.
+    None(&'static str),
+}
+
+/// All lines, as a configuration of ours.
+pub(super) fn translate(lines: &[ConfLine]) -> Translation {
+    let mut translation = Translation::default();
+    let mut listeners = vec![ConfListener::default()];
+    for line in lines {
+        if !of_listener(&mut listeners, line) {
+            of_broker(&mut translation, line);
+        }
+    }
+    for listener in &listeners {
+        place(&mut translation, listener);
+    }
+    translation
+}
+
+/// Whether the line is about a listener; then it is noted.
+fn of_listener(listeners: &mut Vec<ConfListener>, line: &ConfLine) -> bool {
+    if line.word == "listener" {
+        let mut words = line.value.split_whitespace().map(str::to_owned);
+        let (port, address) = (words.next(), words.next());
+        listeners.push(ConfListener { line: Some(line.clone()), port, address, ..ConfListener::default() });
+        return true;
+    }
+    let Some(last) = listeners.len().checked_sub(1) else { return false };
+    let value = Some(line.value.clone());
+    match line.word.as_str() {
+        "port" => listeners[0].port = value,
+        "bind_address" => listeners[0].address = value,
+        "protocol" => listeners[last].is_websocket = line.value == "websockets",
+        "certfile" => listeners[last].cert = value,
+        "keyfile" => listeners[last].key = value,
+        "cafile" => listeners[last].ca = value,
+        "require_certificate" => listeners[last].needs_certificate = line.value == "true",
+        _ => return false,
+    }
+    true
+}
+
+fn place(translation: &mut Translation, listener: &ConfListener) {
+    let Some(port) = &listener.port else { return };
+    let said = listener.line.as_ref().map_or_else(|| format!("port {port}"), |line| in_words(line));
+    let is_path = listener.address.as_deref().is_some_and(|address| address.starts_with('/'));
+    if is_path || port == "0" {
+        return translation.leave_out(said, "no sockets of the file system: bind an address instead");
+    }
+    let is_encrypted = listener.cert.is_some();
+    let key = match (listener.is_websocket, is_encrypted) {
+        (false, false) => "listeners.mqtt",
+        (false, true) => "listeners.mqtts",
+        (true, false) => "listeners.ws",
+        (true, true) => "listeners.wss",
+    };
+    if translation.has(key) {
+        return translation.leave_out(said, "one listener of each kind");
+    }
+    let host = match listener.address.as_deref() {
+        None => "0.0.0.0".to_owned(),
+        Some(address) if address.contains(':') => format!("[{address}]"),
+        Some(address) => address.to_owned(),
+    };
+    translation.set(key, quoted(&format!("{host}:{port}")));
+    if let (Some(cert), Some(private)) = (&listener.cert, &listener.key) {
+        if translation.has("tls.cert") {
+            translation.leave_out(format!("certfile {cert}"), "one certificate for all TLS listeners");
+        } else {
+            translation.set("tls.cert", quoted(cert));
+            translation.set("tls.key", quoted(private));
+        }
+    }
+    if let Some(ca) = listener.ca.as_ref().filter(|_| listener.needs_certificate) {
+        translation.set("tls.client_ca", quoted(ca));
+    }
+}
+
+fn of_broker(translation: &mut Translation, line: &ConfLine) {
+    match counterpart(&line.word) {
+        Counterpart::Nothing => {}
+        Counterpart::None(why) => translation.leave_out(in_words(line), why),
+        Counterpart::Key(key, write) => match write(&line.value) {
+            Some(value) => translation.set(key, value),
+            None => translation.leave_out(in_words(line), "this value means what nothing here does"),
+        },
+    }
+}
+
+fn in_words(line: &ConfLine) -> String {
+    format!("{} {} {}", line.place, line.word, line.value).trim_end().to_owned()
+}
+
+fn counterpart(word: &str) -> Counterpart {
+    use Counterpart::{Key, None, Nothing};
+    match word {
+        "allow_anonymous" => Key("security.allow_anonymous", truth),
+        "password_file" => Key("security.password_file", path),
+        "acl_file" => Key("security.acl_file", path),
+        "use_username_as_clientid" => Key("security.bind_client_ids", truth),
+        "max_connections" => Key("limits.connections_max", whole),
+        "max_inflight_messages" => Key("limits.inflight_max", counted),
+        "max_queued_messages" => Key("limits.queue_messages_max", counted),
+        "max_queued_bytes" => Key("limits.queue_bytes_max", bytes),
+        "queue_qos0_messages" => Key("limits.queue_qos0", truth),
+        "max_packet_size" | "message_size_limit" => Key("limits.packet_bytes_max", bytes),
+        "max_keepalive" => Key("limits.keep_alive_max", seconds),
+        "max_qos" => Key("limits.qos_max", whole),
+        "max_topic_alias" => Key("limits.topic_alias_max", whole),
+        "memory_limit" => Key("limits.memory", bytes),
+        "retain_available" => Key("limits.retain_available", truth),
+        "persistent_client_expiration" => Key("limits.session_expiry_v3", expiry),
+        "sys_interval" => Key("sys.interval", interval),
+        "persistence" => Key("store.keep", truth),
+        "log_type" => Key("log.level", level),
+        "include_dir"
+        | "set_tcp_nodelay"
+        | "allow_zero_length_clientid"
+        | "auto_id_prefix"
+        | "pid_file"
+        | "user"
+        | "log_dest"
+        | "log_facility"
+        | "log_timestamp"
+        | "log_timestamp_format"
+        | "connection_messages"
+        | "autosave_interval"
+        | "autosave_on_changes"
+        | "persistence_file"
+        | "websockets_log_level"
+        | "websockets_headers_size"
+        | "upgrade_outgoing_qos"
+        | "allow_duplicate_messages"
+        | "check_retain_source"
+        | "max_inflight_bytes" => Nothing,
+        "persistence_location" => None("its mosquitto.db is not read; server.data is the folder of this broker"),
+        "per_listener_settings" => None("users, rules and limits hold for all listeners"),
+        "plugin" | "auth_plugin" | "plugin_opt_config_file" => None("there are no plugins"),
+        "use_identity_as_username" | "use_subject_as_username" => None("the name of a certificate is the user, always"),
+        "crlfile" => None("there is no list of revoked certificates"),
+        "mount_point" | "clientid_prefixes" => None("rules with %u and %c keep clients apart"),
+        "bind_interface" | "socket_domain" => None("bind an address instead"),
+        "http_dir" => None("put a web server before it"),
+        "psk_file" | "psk_hint" | "ciphers" | "ciphers_tls1.3" | "tls_version" | "dhparamfile" | "tls_engine"
+        | "capath" => None("TLS 1.2 and 1.3 with sound ciphers, and certificates, only"),
+        "connection"
+        | "address"
+        | "addresses"
+        | "topic"
+        | "cleansession"
+        | "start_type"
+        | "restart_timeout"
+        | "round_robin"
+        | "try_private"
+        | "notifications"
+        | "notifications_local_only"
+        | "notification_topic"
+        | "keepalive_interval"
+        | "idle_timeout"
+        | "threshold" => None("no bridge here: that mosquitto can stay as one"),
+        word if word.starts_with("bridge_") || word.starts_with("remote_") || word.starts_with("local_") => {
+            None("no bridge here: that mosquitto can stay as one")
+        }
+        word if word.starts_with("auth_opt_") => None("there are no plugins"),
+        _ => None("nobody here knows this word"),
+    }
+}
+
+fn truth(value: &str) -> Option<String> {
+    matches!(value, "true" | "false").then(|| value.to_owned())
+}
+
+fn path(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| quoted(value))
+}
+
+fn whole(value: &str) -> Option<String> {
+    value.parse::<u32>().ok().map(|number| number.to_string())
+}
+
+/// 0 is without end there, and zero here.
+fn counted(value: &str) -> Option<String> {
+    whole(value).filter(|number| number != "0")
+}
+
+fn bytes(value: &str) -> Option<String> {
+    counted(value).map(|number| quoted(&format!("{number}B")))
+}
+
+fn seconds(value: &str) -> Option<String> {
+    counted(value).map(|number| quoted(&format!("{number}s")))
+}
+
+fn interval(value: &str) -> Option<String> {
+    if value == "0" { Some(quoted("off")) } else { seconds(value) }
+}
+
+/// A number with h, d, w, m (month) or y.
+fn expiry(value: &str) -> Option<String> {
+    let number: u64 = value.get(..value.len().checked_sub(1)?)?.parse().ok()?;
+    let hours = match value.chars().last()? {
+        'h' => 1,
+        'd' => 24,
+        'w' => 24 * 7,
+        'm' => 24 * 30,
+        'y' => 24 * 365,
+        _ => return None,
+    };
+    Some(quoted(&format!("{}h", number.checked_mul(hours)?)))
+}
+
+fn level(value: &str) -> Option<String> {
+    let level = match value {
+        "none" => "off",
+        "error" => "error",
+        "warning" => "warn",
+        "notice" | "information" => "info",
+        "all" | "debug" => "debug",
+        _ => return None,
+    };
+    Some(quoted(level))
+}

@@ -1,0 +1,79 @@
+//! What somebody has who has run mosquitto for years.
+
+use std::path::Path;
+
+use super::mosquitto::{lines, translate};
+
+fn imported(text: &str) -> String {
+    translate(&lines(text, "m.conf")).to_toml(Path::new("m.conf"))
+}
+
+#[test]
+fn a_usual_file_becomes_a_configuration() {
+    let text = imported(
+        "# mine\n\
+         per_listener_settings false\n\
+         listener 1883\n\
+         listener 8883 10.0.0.5\n\
+         certfile /etc/ssl/server.pem\n\
+         keyfile /etc/ssl/server.key\n\
+         listener 9001\n\
+         protocol websockets\n\
+         allow_anonymous false\n\
+         password_file /etc/mosquitto/passwd\n\
+         acl_file /etc/mosquitto/acl \"x\"\n\
+         max_queued_messages 5000\n\
+         persistent_client_expiration 2w\n\
+         sys_interval 0\n",
+    );
+    assert_eq!(
+        text,
+        "# from m.conf; check it with:  tidegate check -c FILE\n\n\
+         [limits]\nqueue_messages_max = 5000\nsession_expiry_v3 = \"336h\"\n\n\
+         [listeners]\nmqtt = \"0.0.0.0:1883\"\nmqtts = \"10.0.0.5:8883\"\nws = \"0.0.0.0:9001\"\n\n\
+         [security]\nacl_file = \"/etc/mosquitto/acl \\\"x\\\"\"\nallow_anonymous = false\n\
+         password_file = \"/etc/mosquitto/passwd\"\n\n\
+         [sys]\ninterval = \"off\"\n\n\
+         [tls]\ncert = \"/etc/ssl/server.pem\"\nkey = \"/etc/ssl/server.key\"\n\n\
+         # Without a counterpart:\n\
+         #   m.conf:2 per_listener_settings false: users, rules and limits hold for all listeners\n"
+    );
+}
+
+#[test]
+fn what_has_no_counterpart_is_named_with_its_line_and_the_reason() {
+    let text =
+        imported("listener 1883\nlistener 1884\nlistener 0 /run/m.sock\nconnection up\nfrobnicate 7\nmax_qos two\n");
+    for words in [
+        "m.conf:2 listener 1884: one listener of each kind",
+        "m.conf:3 listener 0 /run/m.sock: no sockets of the file system",
+        "m.conf:4 connection up: no bridge here",
+        "m.conf:5 frobnicate 7: nobody here knows this word",
+        "m.conf:6 max_qos two: this value means what nothing here does",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+}
+
+#[test]
+fn an_endless_queue_is_not_taken_for_none() {
+    let text = imported("max_queued_messages 0\nmax_inflight_messages 0\nmemory_limit 0\n");
+    assert_eq!(text.matches("this value means what nothing here does").count(), 3, "{text}");
+}
+
+#[test]
+fn every_word_of_the_manual_page_of_ours_is_known() {
+    // The table for people and this one must not differ: each word in the first column is no stranger here.
+    let page = include_str!("../../../../docs/mosquitto.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    let words = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).filter_map(|code| code.split(' ').next());
+    let settings = words.filter(|word| word.contains('_') && !word.ends_with('…') && !word.starts_with("mosquitto_"));
+    let mut count = 0;
+    for word in settings {
+        let text = imported(&format!("{word} 1\n"));
+        assert!(!text.contains("nobody here knows this word"), "{word}");
+        count += 1;
+    }
+    assert!(count > 40, "{count}");
+}

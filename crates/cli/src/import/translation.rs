@@ -1,0 +1,70 @@
+//! What came of it: settings by section, and lines without a counterpart.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// A configuration in the making.
+#[derive(Debug, Default)]
+pub(super) struct Translation {
+    /// By section and key, as TOML writes the value.
+    settings: BTreeMap<(&'static str, &'static str), String>,
+    /// What is left out: where it was, what it was, and why.
+    missing: Vec<(String, String)>,
+}
+
+impl Translation {
+    /// The last of several holds, as in mosquitto.
+    pub(super) fn set(&mut self, key: &'static str, value: String) {
+        let (section, name) = key.split_once('.').unwrap_or(("", key));
+        self.settings.insert((section, name), value);
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        let (section, name) = key.split_once('.').unwrap_or(("", key));
+        self.settings.keys().any(|known| *known == (section, name))
+    }
+
+    pub(super) fn leave_out(&mut self, line: String, why: &str) {
+        self.missing.push((line, why.to_owned()));
+    }
+
+    pub(super) fn missing(&self) -> usize {
+        self.missing.len()
+    }
+
+    pub(super) fn to_toml(&self, from: &Path) -> String {
+        let mut text = format!("# from {}; check it with:  tidegate check -c FILE\n", from.display());
+        let mut present = "";
+        for ((section, name), value) in &self.settings {
+            if *section != present {
+                present = section;
+                let _ = write!(text, "\n[{section}]\n");
+            }
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        if !self.missing.is_empty() {
+            text.push_str("\n# Without a counterpart:\n");
+            for (line, why) in &self.missing {
+                let _ = writeln!(text, "#   {line}: {why}");
+            }
+        }
+        text
+    }
+}
+
+/// A text as TOML has it: a basic string, with everything escaped that has to be.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
