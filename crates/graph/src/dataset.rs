@@ -10,6 +10,7 @@ use oxrdf::{BlankNode, GraphName, GraphNameRef, Quad as RdfQuad, QuadRef, Term, 
 
 use crate::delta::{QuadDelta, quad_of};
 use crate::dictionary::{Dictionary, Id, TermTable};
+use crate::draft::DraftSteps;
 use crate::error::Limit;
 use crate::index::{IdPattern, InGraph, Index, IndexScan, Quad};
 
@@ -96,7 +97,7 @@ impl Snapshot {
     }
 }
 
-fn quad_by(terms: &TermTable, quad: Quad) -> Option<RdfQuad> {
+pub(crate) fn quad_by(terms: &TermTable, quad: Quad) -> Option<RdfQuad> {
     let term = |id: Id| terms.term(id);
     let graph = if quad.graph == 0 { None } else { Some(term(quad.graph)?) };
     quad_of(term(quad.subject)?, term(quad.predicate)?, term(quad.object)?, graph)
@@ -131,12 +132,28 @@ pub(crate) struct Dataset {
     step_bytes: usize,
     /// Blank nodes made in the open transaction.
     blanks: u64,
+    /// Of a copy: what is attempted on it.
+    draft: Option<DraftSteps>,
 }
 
 impl Dataset {
     pub(crate) fn new(seed: u64, limits: DatasetLimits) -> Self {
         let dictionary = Dictionary::new(seed);
-        Self { dictionary, index: Index::default(), version: 0, limits, steps: Vec::new(), step_bytes: 0, blanks: 0 }
+        let (index, steps) = (Index::default(), Vec::new());
+        Self { dictionary, index, version: 0, limits, steps, step_bytes: 0, blanks: 0, draft: None }
+    }
+
+    /// A copy of the data that somebody else changes, to find out what a change would do.
+    pub(crate) fn draft(snapshot: &Snapshot, limits: DatasetLimits, steps: DraftSteps) -> Self {
+        let dictionary = Dictionary::of_copy(snapshot.terms.clone());
+        let (index, version) = (snapshot.index.clone(), snapshot.version);
+        Self { dictionary, index, version, limits, steps: Vec::new(), step_bytes: 0, blanks: 0, draft: Some(steps) }
+    }
+
+    /// What was attempted on a copy, and the names of terms.
+    pub(crate) fn into_draft(self) -> Option<(DraftSteps, TermTable)> {
+        let terms = self.dictionary.terms().clone();
+        self.draft.map(|draft| (draft, terms))
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -150,10 +167,40 @@ impl Dataset {
     /// A blank node that is nowhere else: no commit before had this version.
     pub(crate) fn fresh_blank(&mut self) -> BlankNode {
         self.blanks += 1;
-        BlankNode::new_unchecked(format!("v{}n{}", self.version + 1, self.blanks))
+        let apart = self.draft.as_ref().map(DraftSteps::name).unwrap_or_default();
+        BlankNode::new_unchecked(format!("v{}{apart}n{}", self.version + 1, self.blanks))
     }
 
-    pub(crate) fn insert(&mut self, quad: QuadRef<'_>) -> Result<bool, Limit> {
+    pub(crate) fn limits(&self) -> &DatasetLimits {
+        &self.limits
+    }
+
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(crate) fn contains_ids(&self, quad: Quad) -> bool {
+        self.index.contains(quad)
+    }
+
+    pub(crate) fn quad(&self, quad: Quad) -> Option<RdfQuad> {
+        quad_by(self.dictionary.terms(), quad)
+    }
+
+    /// Bytes of the terms of a quad.
+    pub(crate) fn text_bytes(&self, quad: Quad) -> usize {
+        let terms = self.dictionary.terms();
+        quad.ids().map(|id| terms.text(id).map_or(0, str::len)).into_iter().sum()
+    }
+
+    /// Other quads are the data from now on, with a new version. Whoever made them has held and released their terms.
+    pub(crate) fn adopt(&mut self, index: Index) {
+        self.index = index;
+        self.version += 1;
+    }
+
+    /// The numbers of a quad's terms, which are forgotten at the next sweep unless something holds them.
+    pub(crate) fn intern_quad(&mut self, quad: QuadRef<'_>) -> Result<Quad, Limit> {
         for term in terms_of(quad) {
             let long = match term {
                 TermRef::NamedNode(node) => node.as_str().len(),
@@ -164,7 +211,14 @@ impl Dataset {
                 return Err(Limit::TermBytes);
             }
         }
-        let quad = ids_of(quad, |term| self.dictionary.intern(term)).ok_or(Limit::Terms)?;
+        ids_of(quad, |term| self.dictionary.intern(term)).ok_or(Limit::Terms)
+    }
+
+    pub(crate) fn insert(&mut self, quad: QuadRef<'_>) -> Result<bool, Limit> {
+        let quad = self.intern_quad(quad)?;
+        if let Some(draft) = &mut self.draft {
+            draft.note(quad, true, self.limits.change_quads_max)?;
+        }
         self.insert_ids(quad)
     }
 
@@ -183,6 +237,11 @@ impl Dataset {
     }
 
     pub(crate) fn remove(&mut self, quad: QuadRef<'_>) -> Result<bool, Limit> {
+        if self.draft.is_some() {
+            // What is not here may come before the change takes place.
+            let quad = self.intern_quad(quad)?;
+            return self.remove_ids(quad);
+        }
         match ids_of(quad, |term| self.dictionary.terms().find(term)) {
             Some(quad) => self.remove_ids(quad),
             None => Ok(false),
@@ -190,6 +249,9 @@ impl Dataset {
     }
 
     pub(crate) fn remove_ids(&mut self, quad: Quad) -> Result<bool, Limit> {
+        if let Some(draft) = &mut self.draft {
+            draft.note(quad, false, self.limits.change_quads_max)?;
+        }
         let there = self.index.remove(quad);
         if there {
             for id in quad.ids() {
@@ -202,8 +264,7 @@ impl Dataset {
 
     fn note(&mut self, inserted: bool, quad: Quad) -> Result<(), Limit> {
         self.steps.push((inserted, quad));
-        let terms = self.dictionary.terms();
-        self.step_bytes += quad.ids().map(|id| terms.text(id).map_or(0, str::len)).into_iter().sum::<usize>();
+        self.step_bytes += self.text_bytes(quad);
         match () {
             () if self.steps.len() > self.limits.change_quads_max => Err(Limit::ChangeQuads),
             () if self.step_bytes > self.limits.change_bytes_max => Err(Limit::ChangeBytes),

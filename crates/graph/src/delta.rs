@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
+use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term, TermRef};
 
 use crate::encode::{decode, encode};
 
@@ -38,30 +38,25 @@ impl QuadDelta {
 
     /// The bytes for a log.
     pub fn encode(&self) -> Vec<u8> {
-        let mut table = BTreeMap::new();
-        let mut texts = Vec::new();
-        let mut quads = Vec::new();
-        for list in [&self.added, &self.removed] {
-            number(&mut quads, list.len() as u64);
+        let (mut encoder, mut known, mut text) =
+            (DeltaEncoder::default(), BTreeMap::<Box<str>, u64>::new(), String::new());
+        for (list, is_added) in [(&self.added, true), (&self.removed, false)] {
             for quad in list {
-                for text in texts_of(quad) {
-                    let place = *table.entry(text).or_insert_with_key(|text| {
-                        texts.push(text.clone());
-                        texts.len() as u64 - 1
-                    });
-                    number(&mut quads, place);
-                }
+                encoder.push(is_added, terms_of(quad), |encoder, term| {
+                    text.clear();
+                    if let Some(term) = term {
+                        encode(term, &mut text);
+                    }
+                    if let Some(place) = known.get(text.as_str()) {
+                        return *place;
+                    }
+                    let place = encoder.add(&text);
+                    known.insert(text.as_str().into(), place);
+                    place
+                });
             }
         }
-        let mut bytes = vec![FORMAT];
-        number(&mut bytes, self.version);
-        number(&mut bytes, texts.len() as u64);
-        for text in &texts {
-            number(&mut bytes, text.len() as u64);
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        bytes.extend_from_slice(&quads);
-        bytes
+        encoder.finish(self.version)
     }
 
     /// The delta of bytes that [`QuadDelta::encode`] made. `None` for anything else, at a cost that the bytes bound. Terms are
@@ -90,27 +85,70 @@ impl QuadDelta {
 /// The first byte, so that a later format is not taken for this one.
 const FORMAT: u8 = 1;
 
-/// Subject, predicate, object, graph; the default graph is the empty text.
-fn texts_of(quad: &Quad) -> [String; 4] {
-    let text = |term: Option<Term>| {
-        let mut text = String::new();
-        if let Some(term) = term {
-            encode(term.as_ref(), &mut text);
-        }
-        text
-    };
+/// Subject, predicate, object, graph; none for the default graph.
+fn terms_of(quad: &Quad) -> [Option<TermRef<'_>>; 4] {
     let graph = match &quad.graph_name {
-        GraphName::NamedNode(node) => Some(node.clone().into()),
-        GraphName::BlankNode(node) => Some(node.clone().into()),
+        GraphName::NamedNode(node) => Some(node.as_ref().into()),
+        GraphName::BlankNode(node) => Some(node.as_ref().into()),
         GraphName::DefaultGraph => None,
     };
-    [
-        text(Some(quad.subject.clone().into())),
-        text(Some(quad.predicate.clone().into())),
-        text(Some(quad.object.clone())),
-        text(graph),
-    ]
+    let (subject, predicate) = (quad.subject.as_ref().into(), quad.predicate.as_ref().into());
+    [Some(subject), Some(predicate), Some(quad.object.as_ref()), graph]
 }
+
+/// Writes a delta quad by quad. Which terms are in the table already is known by whoever writes.
+#[derive(Default)]
+pub(crate) struct DeltaEncoder {
+    table: Vec<u8>,
+    texts: u64,
+    added: QuadList,
+    removed: QuadList,
+}
+
+#[derive(Default)]
+struct QuadList {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl DeltaEncoder {
+    /// The next quad, which comes or leaves; `place` says where each of its terms is in the table. None is said twice.
+    pub(crate) fn push<T>(&mut self, is_added: bool, terms: [T; 4], mut place: impl FnMut(&mut Self, T) -> u64) {
+        for term in terms {
+            let place = place(self, term);
+            number(&mut self.list(is_added).bytes, place);
+        }
+        self.list(is_added).count += 1;
+    }
+
+    fn list(&mut self, is_added: bool) -> &mut QuadList {
+        if is_added { &mut self.added } else { &mut self.removed }
+    }
+
+    /// Another text for the table, and its place there; the default graph is the empty text.
+    pub(crate) fn add(&mut self, text: &str) -> u64 {
+        number(&mut self.table, text.len() as u64);
+        self.table.extend_from_slice(text.as_bytes());
+        self.texts += 1;
+        self.texts - 1
+    }
+
+    pub(crate) fn finish(self, version: u64) -> Vec<u8> {
+        let mut bytes = vec![FORMAT];
+        bytes.reserve(HEAD_BYTES + self.table.len() + self.added.bytes.len() + self.removed.bytes.len());
+        number(&mut bytes, version);
+        number(&mut bytes, self.texts);
+        bytes.extend_from_slice(&self.table);
+        for list in [&self.added, &self.removed] {
+            number(&mut bytes, list.count);
+            bytes.extend_from_slice(&list.bytes);
+        }
+        bytes
+    }
+}
+
+/// Room for the numbers beside the lists, ten bytes each.
+const HEAD_BYTES: usize = 40;
 
 /// A quad of four terms, if they may stand where they do.
 pub(crate) fn quad_of(subject: Term, predicate: Term, object: Term, graph: Option<Term>) -> Option<Quad> {

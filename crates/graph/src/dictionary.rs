@@ -49,6 +49,11 @@ impl TermTable {
         candidates.map(|key| *key as Id).find(|id| self.text(*id) == Some(text))
     }
 
+    /// With the seed of the space.
+    pub(crate) fn hasher(&self) -> FixedState {
+        self.hasher.clone()
+    }
+
     fn hash(&self, text: &str) -> u64 {
         self.hasher.hash_one(text) & !u64::from(u32::MAX)
     }
@@ -114,6 +119,18 @@ impl Dictionary {
         Self { terms, counts: vec![1], free, idle, freed: 0, text_bytes: 0, scratch, last: Id::MAX }
     }
 
+    /// Of a copy of terms that somebody else holds: none of them is forgotten here, and new ones are the copy's own.
+    pub(crate) fn of_copy(terms: TermTable) -> Self {
+        let counts = vec![u32::MAX; terms.texts.len()];
+        let (free, idle, scratch) = (Vec::new(), Vec::new(), String::new());
+        Self { terms, counts, free, idle, freed: 0, text_bytes: 0, scratch, last: Id::MAX }
+    }
+
+    /// Whether some terms are still to be forgotten.
+    pub(crate) fn has_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
     pub(crate) fn terms(&self) -> &TermTable {
         &self.terms
     }
@@ -177,9 +194,13 @@ impl Dictionary {
         }
     }
 
-    /// Forgets the terms that nothing holds. Numbers stay valid between two sweeps.
+    /// Forgets terms that nothing holds, and leaves it to the next sweep if there are very many. Numbers stay valid between
+    /// two sweeps.
     pub(crate) fn sweep(&mut self) {
-        while let Some(id) = self.idle.pop() {
+        let mut forgotten = 0;
+        while forgotten < SWEPT_MAX
+            && let Some(id) = self.idle.pop()
+        {
             if self.counts.get(id as usize) != Some(&0) {
                 continue;
             }
@@ -190,8 +211,9 @@ impl Dictionary {
             self.text_bytes -= text.len();
             self.free.push(id);
             self.freed += 1;
+            forgotten += 1;
         }
-        if self.idle.capacity() > IDLE_KEPT {
+        if self.idle.is_empty() && self.idle.capacity() > IDLE_KEPT {
             self.idle = Vec::new();
         }
         // Not after each, so that a number that becomes free pays for looking at eight others at most.
@@ -216,6 +238,8 @@ impl Dictionary {
     }
 }
 
+/// Terms that one sweep forgets: about a millisecond, for which every other change waits.
+const SWEPT_MAX: usize = 4096;
 /// A larger list of idle numbers, left by a bulk load, is given back.
 const IDLE_KEPT: usize = 4096;
 

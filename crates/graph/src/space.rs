@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oxrdf::{BlankNode, NamedOrBlankNode, Quad, Term};
 
-use crate::dataset::{Dataset, DatasetLimits, Snapshot};
+use crate::dataset::{Dataset, DatasetLimits, QuadChange, Snapshot};
 use crate::delta::QuadDelta;
+use crate::draft::DraftWatch;
 use crate::error::GraphError;
 use crate::journal::JournalLimits;
 use crate::limits::QueryLimits;
 use crate::masks::Mask;
 use crate::rules::{RuleId, UpdateRules};
+use crate::staging::{StagedQuad, Staging};
 use crate::standing::{Fired, StandingContext, StandingQueries};
 use crate::subscribe::SubscriberId;
 use crate::subscriber::{QueueLimits, Subscriber};
@@ -74,6 +76,9 @@ pub struct UpdateOutcome {
     pub stopped: Vec<(RuleId, GraphError)>,
     /// New names of the blank nodes that the request brought.
     pub blanks: Vec<(BlankNode, BlankNode)>,
+    /// The bytes of the first delta, if they were made beforehand: a log is to store them in its place. They may also name
+    /// quads that were as they had to be, which makes no difference when they are read again.
+    pub bytes: Option<Vec<u8>>,
 }
 
 /// The space.
@@ -87,6 +92,13 @@ pub struct GraphSpace {
     /// Rules whose `WHERE` gained solutions.
     pub(crate) woken: BTreeSet<u64>,
     pub(crate) limits: SpaceLimits,
+    /// The large change that is under way.
+    pub(crate) staging: Option<Staging>,
+    /// Quads of large changes that were given up, to be let go.
+    pub(crate) discarded: Vec<StagedQuad>,
+    /// Updates that are worked out elsewhere.
+    pub(crate) drafts: Vec<DraftWatch>,
+    pub(crate) apart_made: u64,
 }
 
 impl GraphSpace {
@@ -101,6 +113,10 @@ impl GraphSpace {
             rules: UpdateRules::default(),
             woken: BTreeSet::new(),
             limits,
+            staging: None,
+            discarded: Vec::new(),
+            drafts: Vec::new(),
+            apart_made: 0,
         }
     }
 
@@ -144,7 +160,7 @@ impl GraphSpace {
         Ok(outcome)
     }
 
-    fn transaction(
+    pub(crate) fn transaction(
         &mut self,
         work: impl FnOnce(&mut Dataset) -> Result<(), GraphError>,
     ) -> Result<UpdateOutcome, GraphError> {
@@ -168,17 +184,30 @@ impl GraphSpace {
             self.dataset.sweep();
             return Ok(None);
         }
-        // While a snapshot exists every change costs twice as much. So none is taken beforehand: whom the change does
-        // not touch does not ask what was before, and for the others it is found by going back.
-        let touched = self.standing.touched(&change);
-        if !touched.is_empty() {
-            let after = self.dataset.snapshot();
-            let before = after.before(&change);
-            let fired = self.standing.on_change(touched, &before, &after, &context(&self.limits));
-            self.tell(fired, delta.version);
+        self.committed(&change, delta.version, None);
+        if let Some(staging) = &mut self.staging
+            && staging.follow(&change, &mut self.dataset).is_err()
+        {
+            self.abandon_large();
         }
         self.dataset.sweep();
         Ok(Some(delta))
+    }
+
+    /// Tells the standing queries, and whoever works on drafts.
+    pub(crate) fn committed(&mut self, change: &QuadChange, version: u64, before: Option<Snapshot>) {
+        for draft in &mut self.drafts {
+            draft.look(change);
+        }
+        // While a snapshot exists every change costs twice as much. So none is taken beforehand: whom the change does
+        // not touch does not ask what was before, and for the others it is found by going back.
+        let touched = self.standing.touched(change);
+        if !touched.is_empty() {
+            let after = self.dataset.snapshot();
+            let before = before.unwrap_or_else(|| after.before(change));
+            let fired = self.standing.on_change(touched, &before, &after, &context(&self.limits));
+            self.tell(fired, version);
+        }
     }
 
     pub(crate) fn tell(&mut self, fired: Vec<Fired>, version: u64) {

@@ -13,10 +13,14 @@ use spargebra::{GraphUpdateOperation, Query as Algebra, Update as Operations};
 
 use crate::dataset::{Dataset, graph_name};
 use crate::delta::quad_of;
-use crate::error::{GraphError, QueryRefusal};
+use crate::dictionary::Dictionary;
+use crate::error::{GraphError, Limit, QueryRefusal};
 use crate::index::{IdPattern, InGraph};
 use crate::limits::QueryLimits;
+use crate::masks::{Mask, MaskGraph};
+use crate::prepare::{held_interests, held_masks, pattern_ids};
 use crate::query::{Query, QueryAnswer, Row, parser};
+use crate::staging::ChangeStep;
 use crate::syntax::words;
 use crate::text;
 
@@ -98,6 +102,62 @@ impl Update {
             }
         }
         Ok(self)
+    }
+
+    /// Whether it has to look at the data to know what it does.
+    pub fn reads(&self) -> bool {
+        self.steps.iter().any(|step| !matches!(step, UpdateStep::Insert(_) | UpdateStep::Delete(_)))
+    }
+
+    /// The quads that it names, if it need not look at the data.
+    pub(crate) fn into_named(self) -> impl Iterator<Item = ChangeStep> + Send {
+        self.steps.into_iter().flat_map(|step| {
+            let (inserted, deleted) = match step {
+                UpdateStep::Insert(quads) => (quads, Vec::new()),
+                UpdateStep::Delete(quads) => (Vec::new(), quads),
+                UpdateStep::Modify { .. } | UpdateStep::Clear(_) | UpdateStep::Create { .. } => {
+                    (Vec::new(), Vec::new())
+                }
+            };
+            let inserted = inserted.into_iter().map(ChangeStep::Insert);
+            let deleted = deleted.into_iter().map(|quad| ChangeStep::Remove(ground(&quad)));
+            inserted.chain(deleted)
+        })
+    }
+
+    /// The patterns of all that it reads, their terms held. What an earlier operation has changed is read by a later one,
+    /// too; but that is the same whenever the patterns are.
+    pub(crate) fn held_interests(&self, dictionary: &mut Dictionary) -> Result<Vec<IdPattern>, GraphError> {
+        let mut patterns = Vec::new();
+        for step in &self.steps {
+            let held = match step {
+                UpdateStep::Insert(_) | UpdateStep::Delete(_) => Ok(Vec::new()),
+                UpdateStep::Modify { query, .. } => held_interests(query, dictionary),
+                UpdateStep::Clear(target) => {
+                    let graph = match target {
+                        GraphTarget::NamedNode(node) => MaskGraph::Named(node.clone().into()),
+                        GraphTarget::DefaultGraph => MaskGraph::Default,
+                        GraphTarget::NamedGraphs => MaskGraph::AnyNamed,
+                        GraphTarget::AllGraphs => MaskGraph::Any,
+                    };
+                    held_masks(&[Mask { graph, ..Mask::default() }], dictionary)
+                }
+                UpdateStep::Create { graph, .. } => {
+                    let graph = MaskGraph::Named(graph.clone().into());
+                    held_masks(&[Mask { graph, ..Mask::default() }], dictionary)
+                }
+            };
+            match held {
+                Ok(held) => patterns.extend(held),
+                Err(error) => {
+                    for id in patterns.iter().flat_map(pattern_ids) {
+                        dictionary.release(id);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(patterns)
     }
 
     /// Quads that it names one by one.
@@ -205,8 +265,11 @@ fn clear(target: &GraphTarget, dataset: &mut Dataset, limits: &QueryLimits) -> R
         GraphTarget::NamedGraphs => InGraph::AnyNamed,
         GraphTarget::AllGraphs => InGraph::Any,
     };
-    for quad in snapshot.scan(IdPattern { graph, subject: None, predicate: None, object: None }) {
+    for (steps, quad) in (1..).zip(snapshot.scan(IdPattern { graph, subject: None, predicate: None, object: None })) {
         dataset.remove_ids(quad)?;
+        if steps > limits.steps_max {
+            return Err(Limit::Steps.into());
+        }
         if limits.cancel.is_cancelled() {
             return Err(GraphError::Cancelled);
         }

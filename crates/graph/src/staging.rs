@@ -1,0 +1,331 @@
+//! A large change, made in pieces on a copy of the data while other changes are committed.
+//!
+//! ```text
+//! M  the data                 S  what the data will be: a copy of M without what the masks match,
+//!                                and with each named quad as the last step that names it wants it
+//! a commit changes M          the same is done to S, but for quads that the large change decides
+//! the end                     S takes the place of M, in one moment
+//! ```
+//! So the large change comes behind every commit that it overlaps, whatever that was: the order is a serial one, and
+//! nobody sees a part of it. A copy shares what is equal, and both sides name terms by the same numbers. Knows neither time
+//! nor whose turn it is; driven by [`GraphSpace`](crate::GraphSpace).
+
+use std::collections::BTreeMap;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use oxrdf::{BlankNode, NamedOrBlankNode, Quad as RdfQuad, Term};
+
+use crate::dataset::{Dataset, QuadChange};
+use crate::delta::{DeltaEncoder, QuadDelta};
+use crate::dictionary::Id;
+use crate::draft::DraftedUpdate;
+use crate::error::{GraphError, Limit};
+use crate::index::{IdPattern, Index, Quad};
+use crate::masks::Mask;
+use crate::prepare::{held_masks, pattern_ids};
+use crate::update::Update;
+
+/// One step of a large change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeStep {
+    /// A quad comes; its blank nodes are new ones, the same in all quads.
+    Insert(RdfQuad),
+    /// A quad comes as it is.
+    InsertNamed(RdfQuad),
+    Remove(RdfQuad),
+}
+
+type ChangeSteps = Box<dyn Iterator<Item = ChangeStep> + Send>;
+
+/// A change that is to be made in pieces.
+pub struct LargeChange {
+    clears: Vec<Mask>,
+    steps: ChangeSteps,
+}
+
+impl LargeChange {
+    /// Removes what matches any of the masks, then inserts the quads.
+    pub fn edit(remove: Vec<Mask>, insert: Vec<RdfQuad>) -> Self {
+        Self { clears: remove, steps: Box::new(insert.into_iter().map(ChangeStep::Insert)) }
+    }
+
+    /// An update that says its quads one by one; given back if it has to look at the data.
+    pub fn of_update(update: Box<Update>) -> Result<Self, Box<Update>> {
+        if update.reads() {
+            return Err(update);
+        }
+        Ok(Self { clears: Vec::new(), steps: Box::new(update.into_named()) })
+    }
+
+    /// What an update was found to do. None if it failed.
+    pub fn of_drafted(drafted: DraftedUpdate) -> Option<Self> {
+        let steps = drafted.outcome.ok()?;
+        Some(Self { clears: Vec::new(), steps: Box::new(steps.into_iter()) })
+    }
+}
+
+/// What has to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StagingPhase {
+    /// What the masks match leaves.
+    Clearing,
+    /// The steps are done.
+    Stepping,
+    /// The bytes for the log are written, of so many quads: what others add meanwhile is written at the end.
+    Encoding(usize),
+}
+
+/// A quad that the change decides.
+pub(crate) struct StagedQuad {
+    ids: Quad,
+    quad: RdfQuad,
+    /// It is there afterwards.
+    is_wanted: bool,
+    /// It is there now.
+    is_there: bool,
+}
+
+/// A large change under way.
+pub(crate) struct Staging {
+    index: Index,
+    clears: Vec<IdPattern>,
+    steps: ChangeSteps,
+    phase: StagingPhase,
+    quads: Vec<StagedQuad>,
+    places: HashMap<Quad, u32, FixedState>,
+    /// Steps that took effect on the copy, and bytes of their terms.
+    effects: usize,
+    effect_bytes: usize,
+    /// New names of blank nodes, and what they have in common.
+    blanks: BTreeMap<String, BlankNode>,
+    name: String,
+    /// None if no log wants bytes.
+    encoder: Option<DeltaEncoder>,
+    /// Where terms are in its table.
+    terms: HashMap<Id, u64, FixedState>,
+    encoded: usize,
+}
+
+/// A large change that has taken place.
+pub(crate) struct StagedOutcome {
+    pub(crate) change: QuadChange,
+    pub(crate) delta: QuadDelta,
+    /// For a log: for each quad that the change decides, whether it is there afterwards.
+    pub(crate) bytes: Option<Vec<u8>>,
+    pub(crate) blanks: Vec<(BlankNode, BlankNode)>,
+}
+
+impl Staging {
+    /// `number` is that of no other large change since the space was opened.
+    pub(crate) fn new(
+        change: LargeChange,
+        dataset: &mut Dataset,
+        number: u64,
+        is_logged: bool,
+    ) -> Result<Self, GraphError> {
+        let LargeChange { clears, steps } = change;
+        let clears = held_masks(&clears, &mut dataset.dictionary)?;
+        Ok(Self {
+            index: dataset.index().clone(),
+            clears,
+            steps,
+            phase: StagingPhase::Clearing,
+            quads: Vec::new(),
+            places: HashMap::with_hasher(dataset.dictionary.terms().hasher()),
+            effects: 0,
+            effect_bytes: 0,
+            blanks: BTreeMap::new(),
+            name: format!("v{}s{number}", dataset.version() + 1),
+            encoder: is_logged.then(DeltaEncoder::default),
+            terms: HashMap::with_hasher(dataset.dictionary.terms().hasher()),
+            encoded: 0,
+        })
+    }
+
+    /// Does so many steps; whether all are done.
+    pub(crate) fn piece(&mut self, dataset: &mut Dataset, steps_max: usize) -> Result<bool, GraphError> {
+        for _ in 0..steps_max {
+            match self.phase {
+                StagingPhase::Clearing => {
+                    match self.clears.iter().find_map(|pattern| self.index.scan(*pattern).next()) {
+                        Some(quad) => self.decide(quad, None, false, dataset)?,
+                        None => self.phase = StagingPhase::Stepping,
+                    }
+                }
+                StagingPhase::Stepping => match self.steps.next() {
+                    Some(step) => self.step(step, dataset)?,
+                    None => self.phase = StagingPhase::Encoding(self.quads.len()),
+                },
+                StagingPhase::Encoding(count) => {
+                    if self.encoded >= count || !self.encode_next(dataset) {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn step(&mut self, step: ChangeStep, dataset: &mut Dataset) -> Result<(), GraphError> {
+        let (quad, is_wanted) = match step {
+            ChangeStep::Insert(mut quad) => {
+                if let NamedOrBlankNode::BlankNode(node) = &mut quad.subject {
+                    *node = self.fresh(node);
+                }
+                if let Term::BlankNode(node) = &mut quad.object {
+                    *node = self.fresh(node);
+                }
+                (quad, true)
+            }
+            ChangeStep::InsertNamed(quad) => (quad, true),
+            ChangeStep::Remove(quad) => (quad, false),
+        };
+        let ids = dataset.intern_quad(quad.as_ref())?;
+        Ok(self.decide(ids, Some(quad), is_wanted, dataset)?)
+    }
+
+    fn fresh(&mut self, node: &BlankNode) -> BlankNode {
+        let next = self.blanks.len() + 1;
+        let fresh = || BlankNode::new_unchecked(format!("{}n{next}", self.name));
+        self.blanks.entry(node.as_str().to_owned()).or_insert_with(fresh).clone()
+    }
+
+    /// Whether a quad is there afterwards.
+    fn decide(
+        &mut self,
+        ids: Quad,
+        quad: Option<RdfQuad>,
+        is_wanted: bool,
+        dataset: &mut Dataset,
+    ) -> Result<(), Limit> {
+        if is_wanted && self.index.len() >= dataset.limits().quads_max && !self.index.contains(ids) {
+            return Err(Limit::Quads);
+        }
+        let is_effect = if is_wanted { self.index.insert(ids) } else { self.index.remove(ids) };
+        if let Some(known) = self.places.get(&ids).and_then(|place| self.quads.get_mut(*place as usize)) {
+            known.is_wanted = is_wanted;
+        } else {
+            self.add(ids, quad, is_wanted, dataset.contains_ids(ids), dataset)?;
+        }
+        if is_effect {
+            self.effects += 1;
+            self.effect_bytes += dataset.text_bytes(ids);
+        }
+        match () {
+            () if self.effects > dataset.limits().change_quads_max => Err(Limit::ChangeQuads),
+            () if self.effect_bytes > dataset.limits().change_bytes_max => Err(Limit::ChangeBytes),
+            () => Ok(()),
+        }
+    }
+
+    /// Its terms are held until the end.
+    fn add(
+        &mut self,
+        ids: Quad,
+        quad: Option<RdfQuad>,
+        is_wanted: bool,
+        is_there: bool,
+        dataset: &mut Dataset,
+    ) -> Result<(), Limit> {
+        let place = u32::try_from(self.quads.len()).map_err(|_| Limit::ChangeQuads)?;
+        let quad = quad.or_else(|| dataset.quad(ids)).ok_or(Limit::Terms)?;
+        for id in ids.ids() {
+            dataset.dictionary.hold(id);
+        }
+        self.places.insert(ids, place);
+        self.quads.push(StagedQuad { ids, quad, is_wanted, is_there });
+        Ok(())
+    }
+
+    /// Another change was committed.
+    pub(crate) fn follow(&mut self, change: &QuadChange, dataset: &mut Dataset) -> Result<(), Limit> {
+        for ids in &change.added {
+            if let Some(known) = self.places.get(ids).and_then(|place| self.quads.get_mut(*place as usize)) {
+                known.is_there = true;
+            } else if self.clears.iter().any(|pattern| pattern.matches(*ids)) {
+                self.add(*ids, None, false, true, dataset)?;
+            } else {
+                self.index.insert(*ids);
+            }
+        }
+        for ids in &change.removed {
+            if let Some(known) = self.places.get(ids).and_then(|place| self.quads.get_mut(*place as usize)) {
+                known.is_there = false;
+            } else {
+                self.index.remove(*ids);
+            }
+        }
+        Ok(())
+    }
+
+    /// False if nothing is left to be written.
+    fn encode_next(&mut self, dataset: &Dataset) -> bool {
+        let (Some(encoder), Some(next)) = (&mut self.encoder, self.quads.get(self.encoded)) else { return false };
+        let texts = dataset.dictionary.terms();
+        // In the order of a delta's terms.
+        encoder.push(next.is_wanted, next.ids.ids(), |encoder, id| {
+            *self.terms.entry(id).or_insert_with(|| encoder.add(texts.text(id).unwrap_or_default()))
+        });
+        self.encoded += 1;
+        true
+    }
+
+    /// Whether there is room for it, after what others have added meanwhile.
+    pub(crate) fn has_room(&self, dataset: &Dataset) -> bool {
+        self.index.len() <= dataset.limits().quads_max.max(dataset.index().len())
+    }
+
+    /// The copy takes the place of the data.
+    pub(crate) fn finish(mut self, dataset: &mut Dataset) -> StagedOutcome {
+        while self.encode_next(dataset) {}
+        let (mut change, mut delta) = (QuadChange::default(), QuadDelta::default());
+        release(&self.clears, dataset);
+        for StagedQuad { ids, quad, is_wanted, is_there } in self.quads {
+            // What came keeps what was held for it; what left is held by the data, too.
+            let released = match (is_wanted, is_there) {
+                (true, false) => {
+                    change.added.push(ids);
+                    delta.added.push(quad);
+                    0
+                }
+                (false, true) => {
+                    change.removed.push(ids);
+                    delta.removed.push(quad);
+                    2
+                }
+                _ => 1,
+            };
+            for id in (0..released).flat_map(|_| ids.ids()) {
+                dataset.dictionary.release(id);
+            }
+        }
+        if !delta.is_empty() {
+            dataset.adopt(self.index);
+        }
+        delta.version = dataset.version();
+        let bytes = self.encoder.filter(|_| !delta.is_empty()).map(|encoder| encoder.finish(delta.version));
+        let blanks = self.blanks.into_iter().map(|(old, new)| (BlankNode::new_unchecked(old), new)).collect();
+        StagedOutcome { change, delta, bytes, blanks }
+    }
+
+    /// Nothing of it takes place: what it holds is to be let go, as many at once as is convenient.
+    pub(crate) fn discard(self, dataset: &mut Dataset) -> Vec<StagedQuad> {
+        release(&self.clears, dataset);
+        self.quads
+    }
+}
+
+fn release(patterns: &[IdPattern], dataset: &mut Dataset) {
+    for id in patterns.iter().flat_map(pattern_ids) {
+        dataset.dictionary.release(id);
+    }
+}
+
+impl StagedQuad {
+    pub(crate) fn let_go(self, dataset: &mut Dataset) {
+        for id in self.ids.ids() {
+            dataset.dictionary.release(id);
+        }
+    }
+}
