@@ -12,15 +12,6 @@ use crate::crew::is_given_up;
 use crate::panics::Part;
 use crate::shared_state::{Control, Shared, lock};
 
-/// What the evaluator does.
-pub(crate) enum EvaluatorState {
-    /// It works, rests, or has not begun.
-    Busy,
-    Idle,
-    /// This is to be evaluated next.
-    Called(Box<Evaluation>),
-}
-
 /// Evaluates until the end; false if something panicked.
 pub(crate) fn run(shared: &Shared) -> bool {
     loop {
@@ -48,22 +39,17 @@ pub(crate) fn run(shared: &Shared) -> bool {
 impl Shared {
     /// Whether the evaluator waits for work.
     pub(crate) fn is_evaluator_idle(&self) -> bool {
-        matches!(lock(&self.desk).evaluator_state, EvaluatorState::Idle)
+        lock(&self.desk).evaluator_state.is_idle()
     }
 
     /// Hands the evaluator its next piece of work.
     pub(crate) fn evaluate(&self, evaluation: Evaluation) {
-        lock(&self.desk).evaluator_state = EvaluatorState::Called(Box::new(evaluation));
+        lock(&self.desk).evaluator_state.call(evaluation);
         self.evaluator.notify_one();
     }
 
     fn evaluator_is_free(&self) {
-        let mut desk = lock(&self.desk);
-        // Another thread may have taken this one's place and been called already.
-        if let EvaluatorState::Busy = desk.evaluator_state {
-            desk.evaluator_state = EvaluatorState::Idle;
-        }
-        drop(desk);
+        lock(&self.desk).evaluator_state.free();
         self.control(Control::Idle);
     }
 
@@ -73,11 +59,8 @@ impl Shared {
             if desk.is_closing() {
                 return None;
             }
-            if let EvaluatorState::Called(_) = desk.evaluator_state
-                && let EvaluatorState::Called(evaluation) =
-                    std::mem::replace(&mut desk.evaluator_state, EvaluatorState::Busy)
-            {
-                return Some(*evaluation);
+            if let Some(evaluation) = desk.evaluator_state.take() {
+                return Some(evaluation);
             }
             desk = self.evaluator.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }

@@ -6,6 +6,7 @@ mod change;
 mod combining;
 mod counts;
 mod crew;
+mod drafter;
 mod evaluator;
 mod http;
 mod kps;

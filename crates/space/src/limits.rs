@@ -6,6 +6,23 @@ use std::time::Duration;
 pub const READERS: usize = 4;
 /// Steps up to which a commit evaluates a standing query itself: about half a millisecond.
 pub const INLINE_STEPS_MAX: u64 = 2_000;
+/// Quads that a change names, or clears, before it is made in pieces: about two milliseconds for everybody else.
+pub const LARGE_QUADS: usize = 512;
+/// Steps of one piece: as long.
+pub const PIECE_STEPS: usize = 512;
+/// Of the writer's time, parts that requests have beside one part for pieces, while any wait.
+pub const REQUESTS_PER_PIECE: u32 = 3;
+/// Large changes and long updates that the writer may have beside its commits; others wait in the order of service.
+pub const APART_MAX: usize = 8;
+/// The same with those that were found to be long only when they were tried.
+pub const APART_WAITING_MAX: usize = 256;
+/// Quads that an update may read within the commit: some milliseconds. One that reads more is worked out beside.
+pub const UPDATE_INLINE_STEPS: u64 = 10_000;
+/// For how long an update may read within the commit; it is looked at every [`WATCH_INTERVAL`].
+pub const UPDATE_INLINE_TIME: Duration = Duration::from_millis(10);
+/// How often an update is worked out beside the commits before the writer does it, whatever it takes: so nobody starves
+/// whose data others change all the time.
+pub const DRAFTS_MAX: u32 = 3;
 /// Subscriptions that wait for a standing query to be evaluated.
 pub const STANDING_WAITING_MAX: usize = 1024;
 /// Of these, those that may be busy with what takes long.

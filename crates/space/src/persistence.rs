@@ -8,6 +8,8 @@ use tidegate_graph::{QuadDelta, RuleId};
 pub enum DurableChange<'a> {
     /// A change: `QuadDelta::encode` has its bytes, `GraphSpace::replay` does it again.
     Delta(&'a QuadDelta),
+    /// The bytes of such a change, made beforehand.
+    DeltaBytes(&'a [u8]),
     /// A rule, by its name on the wire and its text; `GraphSpace::restore_rule` brings it back.
     Rule(RuleId, &'a str, &'a str),
     /// A rule is gone.

@@ -20,6 +20,7 @@ use tracing::error;
 use crate::admission::SpaceAdmission;
 use crate::counts::{Cancelled, Ssap};
 use crate::crew::Crew;
+use crate::drafter;
 use crate::evaluator;
 use crate::limits::{BEGUN_GRACE, GRACE, INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
 use crate::machine::condition::{Condition, PAUSE_MIN, Restarts};
@@ -267,6 +268,8 @@ impl Service {
         service.crews.push(Crew::start("space-read", STACK_BYTES, READERS, move || reader::run(&own))?);
         let own = Arc::clone(&shared);
         service.crews.push(Crew::start("space-stand", STACK_BYTES, 1, move || evaluator::run(&own))?);
+        let own = Arc::clone(&shared);
+        service.crews.push(Crew::start("space-draft", STACK_BYTES, 1, move || drafter::run(&own))?);
         for length in [Length::Short, Length::Long] {
             let own = Arc::clone(&shared);
             let life = move || parsers::run(&own, length);

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use tidegate_control::Timestamp;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Snapshot, TouchedPlaces};
+use tidegate_graph::{Evaluation, Snapshot, TouchedPlaces};
 use tokio::sync::oneshot;
 
 use crate::admission::SpaceAdmission;
 use crate::counts::Counts;
-use crate::evaluator::EvaluatorState;
+use crate::drafter::{DraftWork, WorkerState};
 use crate::kps::KpDirectory;
 use crate::machine;
 use crate::machine::cache::Cache;
@@ -68,7 +68,8 @@ impl Requester for ReplyTo {
 /// What is under the one lock.
 pub(crate) struct LockedState {
     pub(crate) front: FrontDesk<ReplyTo, Arc<NotificationOutlet>>,
-    pub(crate) evaluator_state: EvaluatorState,
+    pub(crate) evaluator_state: WorkerState<Evaluation>,
+    pub(crate) drafter_state: WorkerState<DraftWork>,
     pub(crate) running: Vec<WatchedWork>,
     /// Evaluations that ever began.
     pub(crate) begun: u64,
@@ -86,6 +87,7 @@ pub(crate) struct Shared {
     writer: Condvar,
     pub(crate) reader: Condvar,
     pub(crate) evaluator: Condvar,
+    pub(crate) drafter: Condvar,
     pub(crate) watcher: Condvar,
     /// The watcher waits until somebody calls it; only looked at under the lock.
     pub(crate) is_watcher_asleep: AtomicBool,
@@ -128,7 +130,8 @@ impl Shared {
         let keys = [TicketKey::new(random()), TicketKey::new(random())];
         let desk = LockedState {
             front: FrontDesk::new(admission, keys)?,
-            evaluator_state: EvaluatorState::Busy,
+            evaluator_state: WorkerState::Busy,
+            drafter_state: WorkerState::Busy,
             running: Vec::new(),
             begun: 0,
         };
@@ -137,6 +140,7 @@ impl Shared {
             writer: Condvar::new(),
             reader: Condvar::new(),
             evaluator: Condvar::new(),
+            drafter: Condvar::new(),
             watcher: Condvar::new(),
             is_watcher_asleep: AtomicBool::new(false),
             supervisor: Condvar::new(),
@@ -266,7 +270,8 @@ impl Shared {
     pub(crate) fn close(&self) {
         lock(&self.desk).front.close();
         self.parsers.close();
-        for wake in [&self.writer, &self.reader, &self.evaluator, &self.watcher, &self.supervisor] {
+        let beside = [&self.evaluator, &self.drafter, &self.watcher, &self.supervisor];
+        for wake in [&self.writer, &self.reader].into_iter().chain(beside) {
             wake.notify_all();
         }
     }
@@ -278,10 +283,10 @@ impl Shared {
     }
 
     /// Waits for what the writer is to do; none when the service ends.
-    pub(crate) fn next_write(&self, hold: WriterWait) -> Option<Next> {
+    pub(crate) fn next_write(&self, hold: WriterWait, has_piece: bool) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
-            let next = desk.front.next_write(self.now(), hold);
+            let next = desk.front.next_write(self.now(), hold, has_piece);
             self.reply_late(desk.front.drain(Side::Write));
             match next {
                 Next::End => return None,

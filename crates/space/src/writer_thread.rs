@@ -47,7 +47,7 @@ impl WriterThread {
     }
 
     fn live(&mut self) {
-        while let Some(next) = self.shared.next_write(self.machine.hold()) {
+        while let Some(next) = self.shared.next_write(self.machine.hold(), self.machine.has_piece()) {
             let now = self.shared.now();
             match next {
                 Next::Snapshot => self.shared.show(self.machine.visible()),
@@ -55,6 +55,8 @@ impl WriterThread {
                 Next::Control(Control::Depart(id, outlet)) => self.machine.handle_departure(now, id, &outlet),
                 Next::Control(Control::Call(ids)) => self.machine.handle_room(ids),
                 Next::Control(Control::Evaluated(evaluated)) => self.machine.handle_evaluated(now, *evaluated),
+                Next::Control(Control::Drafted(drafted)) => self.machine.handle_drafted(now, *drafted),
+                Next::Piece => self.machine.handle_piece(now),
                 Next::Work(taken) => {
                     self.machine.sweep(now, |outlet| outlet.is_closed());
                     self.machine.handle_request(*taken);
@@ -118,6 +120,12 @@ impl WriterThread {
             {
                 self.shared.evaluate(evaluation);
             }
+            if self.machine.wants_drafter()
+                && self.shared.is_drafter_idle()
+                && let Some(work) = self.machine.poll_draft(self.shared.now())
+            {
+                self.shared.draft(work);
+            }
             if self.machine.is_at_rest() {
                 return;
             }
@@ -128,11 +136,11 @@ impl WriterThread {
         let shared = Arc::clone(&self.shared);
         shared.probe(Part::Writer);
         let (machine, now) = (&mut self.machine, shared.now());
-        match work.until() {
+        match work.until(now) {
             // Done for its own sake: whoever sent it may have gone, and meant it all the same.
             Some(until) => shared.watched(until, Vec::new(), None, |cancel| machine.perform(now, work, cancel)),
             None => machine.perform(now, work, CancelToken::default()),
-        }
+        };
         if let Some(keep) = &mut self.keep {
             while let Some(write) = machine.poll_write() {
                 keep.submit(&write.kept());

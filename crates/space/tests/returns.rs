@@ -6,12 +6,15 @@
 mod common;
 
 use std::net::TcpStream;
-use std::time::Duration;
+use std::sync::Arc;
 
-use common::{Broker, CONFIRM, Peer, connect, graph, message_of, parameter, pattern, question, start, triple};
+use common::{
+    Broker, CONFIRM, HeldWriter, Peer, connect, graph, message_of, parameter, pattern, question, start, start_by,
+    triple,
+};
 use serde_json::Value;
 use tidegate_graph::{JournalLimits, QueryLimits, SpaceLimits, Update};
-use tidegate_space::{Caller, RequestOrigin, SpaceRequest};
+use tidegate_space::{Caller, Everybody, Probe, RequestOrigin, ServiceOptions, SpaceRequest};
 use tungstenite::{Message, WebSocket};
 
 const QUERY: &str = "SELECT ?o { <urn:s> <urn:p> ?o }";
@@ -217,18 +220,18 @@ fn http_checks_without_a_socket_and_without_work_if_nothing_changed() {
 
 #[test]
 fn whoever_keeps_appointments_is_sent_away_with_a_place_that_is_kept_and_others_wait() {
-    let broker = start();
-    let many: Vec<String> = (0..1000).map(|n| format!("<urn:s{n}> <urn:p> {n} .")).collect();
-    assert_eq!(broker.update(&format!("INSERT DATA {{ {} }}", many.join(" "))).status, 200);
+    let held = Arc::new(HeldWriter::default());
+    let probe: Arc<dyn Probe> = Arc::<HeldWriter>::clone(&held);
+    let options = ServiceOptions { probe: Some(probe), ..ServiceOptions::default() };
+    let broker = start_by(&options, Arc::new(Everybody));
     let handle = broker.handle();
     let parse = |text: &str| SpaceRequest::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
-    // It keeps the writer busy for its second, and many clients wait behind it.
-    let long = "INSERT { <urn:x> <urn:y> ?n } WHERE { SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } }";
-    let mut waiting = vec![handle.start(parse(long), RequestOrigin::new(0, Some(Duration::from_secs(1))))];
     let few = "INSERT DATA { <urn:a> <urn:b> 1 }";
     let post = |headers: &[(&str, &str)]| form(&broker, "/update", &[("update", few)], headers);
     let from = |client| RequestOrigin::new(0, None).of(Caller { client, ..Caller::default() });
-    waiting.extend((0..20_000).map(|client| handle.start(parse(few), from(client))));
+    // The writer is slow, and many clients wait.
+    held.slow_down();
+    let waiting: Vec<_> = (0..20_000).map(|client| handle.start(parse(few), from(client))).collect();
     let refused = post(&[("pace-accept", "ticket")]);
     assert_eq!(refused.status, 503, "{}", refused.body);
     let ticket = refused.header("pace-ticket").unwrap().to_owned();
@@ -240,6 +243,7 @@ fn whoever_keeps_appointments_is_sent_away_with_a_place_that_is_kept_and_others_
     let told = peer.next();
     assert_eq!(parameter(&told, "status"), "m3:SIB.Failure.OutOfResources");
     assert!(told.contains("pace-ticket") && told.contains("pace-retry-after-ms"), "{told}");
+    held.let_go();
     // Who says nothing about tickets waits with the others, and is served.
     assert_eq!(post(&[]).status, 200);
     // When there is room again both are served, with their tickets or without.

@@ -29,7 +29,7 @@ impl Product {
         let worth = config.host.servers.max(1);
         // Of the space's four readers two may be busy with what takes long.
         let long_max = (worth as usize).div_ceil(2);
-        let servers = Servers { threads: worth as usize, long_max, worth };
+        let servers = Servers { threads: worth as usize, long_max, worth, apart_max: 0 };
         let mut admission = SpaceAdmission::default();
         if let Some(delay) = config.broker.queue_delay {
             admission.query.delay_max = Duration::from_secs_f64(delay);

@@ -11,16 +11,17 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::Class;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Evaluated, Snapshot, SubscriberId};
+use tidegate_graph::{DraftedUpdate, Evaluated, Snapshot, SubscriberId};
 
 use super::condition::Condition;
 use super::order::{Arrival, Job, KpPlace, Servers, Shape, Taken, WaitTerms};
+use super::piece_turns::{PieceTurns, TurnOf};
 use super::request::Refused;
 use super::request_queue::{Caller, EndedWait, Entered, PoolDecision, RequestQueue};
 use super::task::{PendingRequest, Requester};
 use super::writer::WriterWait;
 use crate::admission::SpaceAdmission;
-use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
+use crate::limits::{APART_MAX, LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
 
 /// Which of the two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,9 @@ pub(crate) enum Control<C> {
     Depart(SubscriberId, C),
     /// A standing query was evaluated.
     Evaluated(Box<Evaluated>),
-    /// The evaluator has nothing to do.
+    /// An update was worked out.
+    Drafted(Box<DraftedUpdate>),
+    /// A thread that works beside the writer has nothing to do.
     Idle,
 }
 
@@ -55,6 +58,8 @@ pub(crate) enum Offered<T> {
 pub(crate) enum NextWrite<R, C> {
     Work(Box<Taken<PendingRequest<R, C>>>),
     Control(Control<C>),
+    /// A piece of a large change.
+    Piece,
     /// Shows the data of now.
     Snapshot,
     /// See what has become of what is to be kept.
@@ -79,8 +84,11 @@ pub(crate) struct FrontDesk<R, C> {
     writers: RequestQueue<PendingRequest<R, C>>,
     readers: RequestQueue<PendingRequest<R, C>>,
     controls: VecDeque<Control<C>>,
+    turns: PieceTurns,
     /// Something was stored since the writer last looked.
     is_stored: bool,
+    /// When the writer last looked what has become of what it has handed over.
+    looked: Timestamp,
     /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
     snapshot: Option<Snapshot>,
     is_snapshot_wanted: bool,
@@ -92,14 +100,17 @@ impl<R: Requester, C> FrontDesk<R, C> {
     /// None if a queue cannot be as it is wanted.
     pub(crate) fn new(admission: &SpaceAdmission, keys: [TicketKey; 2]) -> Option<Self> {
         // The writer has one thread, and as many jobs under way as wait together for the disk.
-        let writer = Servers { threads: usize::MAX, long_max: usize::MAX, worth: 1 };
-        let reader = Servers { threads: READERS, long_max: LONG_READERS, worth: PROCESSORS_READING };
+        let writer = Servers { threads: usize::MAX, long_max: usize::MAX, worth: 1, apart_max: APART_MAX };
+        let (long_max, worth) = (LONG_READERS, PROCESSORS_READING);
+        let reader = Servers { threads: READERS, long_max, worth, apart_max: 0 };
         let [write_key, read_key] = keys;
         Some(Self {
             writers: RequestQueue::watching(&admission.pool(writer.worth), writer, write_key, PendingRequest::is_left)?,
             readers: RequestQueue::watching(&admission.pool(reader.worth), reader, read_key, PendingRequest::is_left)?,
             controls: VecDeque::new(),
+            turns: PieceTurns::default(),
             is_stored: false,
+            looked: Timestamp::ZERO,
             snapshot: None,
             is_snapshot_wanted: false,
             condition: Condition::Serving,
@@ -185,8 +196,10 @@ impl<R: Requester, C> FrontDesk<R, C> {
         self.is_stored = true;
     }
 
-    /// What the writer does next, while it waits for this. Those that wait no more are at [`FrontDesk::drain`] then.
-    pub(crate) fn next_write(&mut self, now: Timestamp, hold: WriterWait) -> NextWrite<R, C> {
+    /// What the writer does next, while it waits for this, and whether it has a piece to do. Those that wait no more are at
+    /// [`FrontDesk::drain`] then.
+    pub(crate) fn next_write(&mut self, now: Timestamp, hold: WriterWait, has_piece: bool) -> NextWrite<R, C> {
+        self.turns.settle(now);
         if self.is_closing {
             return NextWrite::End;
         }
@@ -196,19 +209,37 @@ impl<R: Requester, C> FrontDesk<R, C> {
         if let Some(control) = self.controls.pop_front() {
             return NextWrite::Control(control);
         }
+        if has_piece && self.turns.is_piece_first() {
+            return self.piece(now);
+        }
         if hold != WriterWait::Settling
             && let Some(taken) = self.writers.take(now)
         {
+            self.turns.begin(TurnOf::Request, now);
             return NextWrite::Work(Box::new(taken));
         }
+        // A disk that fails says nothing, also while pieces are done.
+        let is_look_due = self.is_stored || has_piece && now >= self.looked + LOOK_INTERVAL;
         match hold {
-            WriterWait::Free => NextWrite::Wait(None),
-            WriterWait::Settling | WriterWait::Stuck if !self.is_stored => NextWrite::Wait(Some(LOOK_INTERVAL)),
+            WriterWait::Settling | WriterWait::Stuck if !is_look_due => {
+                if has_piece {
+                    self.piece(now)
+                } else {
+                    NextWrite::Wait(Some(LOOK_INTERVAL))
+                }
+            }
             WriterWait::Gathering | WriterWait::Settling | WriterWait::Stuck => {
-                self.is_stored = false;
+                (self.is_stored, self.looked) = (false, now);
                 NextWrite::Look
             }
+            WriterWait::Free if has_piece => self.piece(now),
+            WriterWait::Free => NextWrite::Wait(None),
         }
+    }
+
+    fn piece(&mut self, now: Timestamp) -> NextWrite<R, C> {
+        self.turns.begin(TurnOf::Piece, now);
+        NextWrite::Piece
     }
 
     /// What a free reader does next. Those that wait no more are at [`FrontDesk::drain`] then.

@@ -11,6 +11,7 @@ pub(crate) mod condition;
 pub(crate) mod front_desk;
 pub(crate) mod notification;
 pub(crate) mod order;
+pub(crate) mod piece_turns;
 pub(crate) mod query_name;
 pub(crate) mod request;
 pub(crate) mod request_queue;

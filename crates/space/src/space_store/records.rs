@@ -71,6 +71,9 @@ impl<'a> Record<'a> {
 /// Adds what was done to a batch.
 pub(super) fn push(kept: DurableChange<'_>, batch: &mut RecordBatch) -> Result<(), StoreError> {
     let (tag, payload) = match kept {
+        DurableChange::DeltaBytes(payload) => {
+            return batch.push(RawRecord { tag: DELTA, version: VERSION, is_skippable: false, payload });
+        }
         DurableChange::Delta(delta) => (DELTA, delta.encode()),
         DurableChange::Rule(id, name, text) => (RULE, rule_bytes(id, name, text)),
         DurableChange::NoRule(id) => (NO_RULE, id.0.to_le_bytes().to_vec()),

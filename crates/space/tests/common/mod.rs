@@ -5,10 +5,14 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{AccessPolicy, BoundSockets, Everybody, Service, SpaceAddresses, SpaceHandle, SpaceListeners};
+use tidegate_space::{
+    AccessPolicy, BoundSockets, Everybody, Part, Probe, Service, ServiceOptions, SpaceAddresses, SpaceHandle,
+    SpaceListeners,
+};
 
 /// A guard only: whoever waits so long waits for nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,11 +28,55 @@ pub(crate) fn start() -> Broker {
 }
 
 pub(crate) fn start_with(limits: SpaceLimits, policy: Arc<dyn AccessPolicy>) -> Broker {
+    start_by(&ServiceOptions { limits, ..ServiceOptions::default() }, policy)
+}
+
+pub(crate) fn start_by(options: &ServiceOptions, policy: Arc<dyn AccessPolicy>) -> Broker {
     let free = Some("127.0.0.1:0".parse().unwrap());
-    let service = Service::start(limits).unwrap();
+    let service = Service::start_by(options).unwrap();
     let bound = BoundSockets::open(SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() }).unwrap();
     let doors = SpaceListeners::start(bound, &service.handle(), policy).unwrap();
     Broker { doors, service }
+}
+
+/// A writer that does nothing while it is held, and takes a millisecond for each change while it is slow.
+#[derive(Debug, Default)]
+pub(crate) struct HeldWriter {
+    is_held: AtomicBool,
+    is_slow: AtomicBool,
+    reached: AtomicBool,
+}
+
+impl HeldWriter {
+    pub(crate) fn hold(&self) {
+        self.is_held.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn slow_down(&self) {
+        self.is_slow.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.is_held.store(false, Ordering::SeqCst);
+        self.is_slow.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether it has something to do that it does not do.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.reached.load(Ordering::SeqCst)
+    }
+}
+
+impl Probe for HeldWriter {
+    fn at(&self, part: Part) {
+        while part == Part::Writer && self.is_held.load(Ordering::SeqCst) {
+            self.reached.store(true, Ordering::SeqCst);
+            std::thread::yield_now();
+        }
+        if part == Part::Writer && self.is_slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Broker {

@@ -43,6 +43,7 @@ pub(crate) use passage::{EndedBy, EndedEntry, Offered, ShedEntry};
 use service::Service;
 use tier::{LANES, Tier};
 
+use crate::limits::LARGE_QUADS;
 use crate::machine::standing::{KpRole, KpStanding};
 
 #[derive(Debug)]
@@ -56,6 +57,8 @@ pub(crate) struct Order<T> {
     tags: [u64; KpRole::ALL.len()],
     virtual_time: u64,
     service: Service,
+    /// Large changes under way: they are done between others, and nobody but the next of them waits for one.
+    apart: Service,
     ended: VecDeque<EndedEntry<T>>,
     /// Whether whoever made a request has left.
     is_gone: fn(&T) -> bool,
@@ -76,6 +79,7 @@ impl<T> Order<T> {
             tags: [0; KpRole::ALL.len()],
             virtual_time: 0,
             service: Service::new(servers.worth.max(1)),
+            apart: Service::new(1),
             ended: VecDeque::new(),
             is_gone,
             swept: Timestamp::ZERO,
@@ -90,7 +94,7 @@ impl<T> Order<T> {
         let Arrival { class, key, kp, check, shape, patience, terms, value } = request;
         let WaitTerms { is_promised, keeps_appointments, is_provisional, asker } = terms;
         let estimate = self.estimates.of(class, shape);
-        let lane = if is_promised { PROMISED } else { lane_of(class, estimate) };
+        let lane = if is_promised { PROMISED } else { lane_of(class, shape, estimate) };
         let waiter = Waiter { value, arrived: now, deadline: now + patience, check };
         let waiter = match self.join((kp.standing.role, lane), class, key, waiter) {
             Ok(()) => return Offered::Joined,
@@ -191,12 +195,13 @@ impl<T> Order<T> {
         }
         let may_be_long = self.is_paper() || self.service.long(now, LONG_NANOS) < self.servers.long_max;
         let is_last = !self.is_paper() && free == 1 && self.servers.threads > 1;
+        let may_be_apart = self.apart.len() < self.servers.apart_max;
         loop {
             let is_wanted = move |entry: &Entry<T>| {
                 let is_short = entry.work < LONG_NANOS;
                 (may_be_long || is_short) && !(is_last && !(is_short && entry.is_known))
             };
-            let may = |lane: usize| may_be_long || !is_long_lane(lane);
+            let may = |lane: usize| (may_be_long || !is_long_lane(lane)) && (may_be_apart || !self.is_apart(lane));
             let waiting = (0..self.tiers.len()).filter_map(|role| Some((role, self.tiers[role].next(may, is_wanted)?)));
             // Of equal ones the service.
             let (role, lane) = waiting.min_by_key(|(role, _)| (self.tags[*role], std::cmp::Reverse(*role)))?;
@@ -232,7 +237,7 @@ impl<T> Order<T> {
         self.tags[role] = self.tags[role].saturating_add(work.max(1).saturating_mul(PARTS) / part(standing.role));
         let weight = self.weight(lane);
         self.tiers[role].on_started(lane, work, weight);
-        let number = self.service.on_started(now, work);
+        let number = self.under_way(lane).on_started(now, work);
         let job = Job {
             number,
             class,
@@ -314,8 +319,16 @@ impl<T> Order<T> {
         shed
     }
 
+    fn is_apart(&self, lane: usize) -> bool {
+        lane == BULK && self.servers.apart_max > 0
+    }
+
+    fn under_way(&mut self, lane: usize) -> &mut Service {
+        if self.is_apart(lane) { &mut self.apart } else { &mut self.service }
+    }
+
     fn leave(&mut self, job: &Job, elapsed: Duration) {
-        self.service.on_ended(job.number);
+        self.under_way(job.lane).on_ended(job.number);
         let over = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_sub(job.work);
         if over > 0 {
             let role = job.standing.role;
@@ -340,6 +353,7 @@ impl<T> Order<T> {
             }
         }
         self.service.clear();
+        self.apart.clear();
         std::mem::take(&mut self.ended).into_iter().map(|ended| ended.value).collect()
     }
 
@@ -363,13 +377,13 @@ const LONG: usize = Class::COUNT;
 const BULK: usize = Class::COUNT + 1;
 const PROMISED: usize = Class::COUNT + 2;
 
-fn lane_of(class: Class, estimate: Estimate) -> usize {
+fn lane_of(class: Class, shape: Shape, estimate: Estimate) -> usize {
     let is_long = estimate.nanos >= LONG_NANOS;
     match class {
         Class::Query | Class::AdvancedQuery | Class::Publish if is_long => LONG,
         // What only looks dear by its text waits with the others once it is known.
         Class::AdvancedQuery if estimate.is_known => Class::Query.index(),
-        Class::Update if is_long => BULK,
+        Class::Update if is_long || shape.size as usize >= LARGE_QUADS => BULK,
         class => class.index(),
     }
 }

@@ -17,7 +17,7 @@ impl<T> Order<T> {
 
     /// Something is under way.
     pub(crate) fn is_working(&self) -> bool {
-        self.service.len() > 0
+        self.service.len() + self.apart.len() > 0
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -27,12 +27,16 @@ impl<T> Order<T> {
     /// How long a request of this client would wait, if it were offered now.
     pub(crate) fn wait_of(&self, now: Timestamp, class: Class, kp: KpPlace, shape: Shape) -> Duration {
         let estimate = self.estimates.of(class, shape);
-        self.wait(now, lane_of(class, estimate), kp, estimate)
+        self.wait(now, lane_of(class, shape, estimate), kp, estimate)
     }
 
-    /// What is under way matters only if no server is free for this request.
+    /// What is under way matters only if no server is free for this request; large changes wait for each other.
     pub(super) fn wait(&self, now: Timestamp, lane: usize, kp: KpPlace, estimate: Estimate) -> Duration {
         let ahead = self.ahead(lane, kp, estimate);
+        if self.is_apart(lane) {
+            let alike = self.tiers.iter().map(|tier| tier.lanes[lane].work()).fold(0, u64::saturating_add);
+            return Duration::from_nanos(self.apart.wait(now, ahead.min(alike)));
+        }
         let free = self.servers.threads.saturating_sub(self.service.len());
         let is_long = estimate.nanos >= LONG_NANOS;
         let may_run = !is_long || self.service.long(now, LONG_NANOS) < self.servers.long_max;

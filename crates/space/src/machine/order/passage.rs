@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_control::admission::{Class, QueryKey};
 
-use super::estimate::Shape;
+use super::estimate::{LONG_NANOS, Shape};
 use super::lane::LineId;
 use crate::machine::standing::KpStanding;
 
@@ -17,6 +17,8 @@ pub struct Servers {
     pub long_max: usize,
     /// What they are worth together: processors.
     pub worth: u32,
+    /// Large changes that may be under way beside everything else, in pieces; if none may, a server does them in one go.
+    pub apart_max: usize,
 }
 
 /// A request as it arrives.
@@ -147,4 +149,11 @@ pub struct Job {
     pub(crate) is_promised: bool,
     /// Its client could have been given another time.
     pub(crate) keeps_appointments: bool,
+}
+
+impl Job {
+    /// What was estimated to take so long that a person notices.
+    pub(crate) fn is_long(&self) -> bool {
+        self.work >= LONG_NANOS
+    }
 }

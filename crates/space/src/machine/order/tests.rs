@@ -4,7 +4,7 @@ use proptest::prelude::*;
 const MS: Duration = Duration::from_millis(1);
 
 fn readers() -> Order<u32> {
-    let servers = Servers { threads: 4, long_max: 2, worth: 2 };
+    let servers = Servers { threads: 4, long_max: 2, worth: 2, apart_max: 0 };
     Order::new(&PoolConfig::default(), servers, |_| false).unwrap()
 }
 
@@ -24,6 +24,37 @@ fn teach(order: &mut Order<u32>, exact: u64, cost: Duration) {
     assert!(matches!(order.offer(at(0), query(1000, exact, 0)), Offered::Queued));
     let taken = order.take(at(0)).unwrap();
     order.on_served(taken.job, cost);
+}
+
+#[test]
+fn large_changes_are_under_way_without_keeping_anybody_and_the_next_of_them_waits() {
+    let servers = Servers { threads: usize::MAX, long_max: usize::MAX, worth: 1, apart_max: 2 };
+    let mut order = Order::new(&PoolConfig::default(), servers, |_| false).unwrap();
+    let change = |client: u64, size: u32, value: u32| Arrival {
+        class: Class::Update,
+        shape: Shape { exact: 0, kind: 7, size },
+        ..query(client, 0, value)
+    };
+    for (size, cost) in [(1, MS / 20), (100_000, MS * 900)] {
+        assert!(matches!(order.offer(at(0), change(1, size, 0)), Offered::Queued));
+        order.take(at(0)).map(|taken| order.on_served(taken.job, cost)).unwrap();
+    }
+    for n in 1..=3 {
+        assert!(matches!(order.offer(at(0), change(u64::from(n), 100_000, n)), Offered::Queued));
+    }
+    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0))).collect();
+    assert_eq!(running.len(), 2, "the third one waits in its lane");
+    let small = Shape { exact: 0, kind: 7, size: 1 };
+    assert!(order.wait_of(at(0), Class::Update, 9.into(), small) < MS, "nobody else waits for them");
+    let large = Shape { exact: 0, kind: 7, size: 100_000 };
+    assert!(order.wait_of(at(0), Class::Update, 9.into(), large) >= MS * 1800, "but those who are like them do");
+    assert!(matches!(order.offer(at(0), change(9, 1, 77)), Offered::Queued));
+    let next = order.take(at(0)).unwrap();
+    assert_eq!(next.value, 77);
+    for taken in running.into_iter().chain([next]) {
+        order.on_served(taken.job, MS);
+    }
+    assert_eq!(order.take(at(1)).map(|taken| taken.value), Some(3));
 }
 
 #[test]
@@ -250,7 +281,7 @@ fn a_later_check_of_the_same_takes_the_place_of_the_earlier_one() {
 
 #[test]
 fn who_has_left_is_not_served_and_keeps_nobody_out() {
-    let servers = Servers { threads: 4, long_max: 2, worth: 2 };
+    let servers = Servers { threads: 4, long_max: 2, worth: 2, apart_max: 0 };
     let mut order: Order<u32> = Order::new(&PoolConfig::default(), servers, |value| *value >= 1000).unwrap();
     teach(&mut order, 1, MS * 10);
     let patient = |client, value| Arrival { patience: MS * 200, ..query(client, 1, value) };
@@ -276,7 +307,7 @@ fn paper(policy: Policy, length: u32) -> Order<u32> {
     for class in &mut config.classes {
         (class.policy, class.parked_max) = (policy, 2);
     }
-    Order::new(&config, Servers { threads: 4, long_max: 2, worth: 2 }, |_| false).unwrap()
+    Order::new(&config, Servers { threads: 4, long_max: 2, worth: 2, apart_max: 0 }, |_| false).unwrap()
 }
 
 fn offered(order: &mut Order<u32>, count: u32) -> Vec<&'static str> {

@@ -21,7 +21,7 @@ struct Hall {
 
 impl Hall {
     fn new() -> Self {
-        let servers = Servers { threads: 1, long_max: 1, worth: 1 };
+        let servers = Servers { threads: 1, long_max: 1, worth: 1, apart_max: 0 };
         let queue = RequestQueue::new(&PoolConfig::default(), servers, TicketKey::new([3; 16])).unwrap();
         Self { queue, now: Timestamp::from_nanos(1) }
     }

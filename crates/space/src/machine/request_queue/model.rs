@@ -10,7 +10,7 @@ use super::*;
 use crate::machine::order::Shape;
 
 const MS: Duration = Duration::from_millis(1);
-const SERVERS: Servers = Servers { threads: 3, long_max: 1, worth: 2 };
+const SERVERS: Servers = Servers { threads: 3, long_max: 1, worth: 2, apart_max: 0 };
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {

@@ -25,7 +25,7 @@ const WORK: Duration = Duration::from_millis(1);
 fn pool() -> RequestQueue<u64> {
     let mut config = PoolConfig::default();
     config.classes[Class::Update.index()].cost_initial = WORK;
-    let servers = Servers { threads: 1, long_max: 1, worth: 1 };
+    let servers = Servers { threads: 1, long_max: 1, worth: 1, apart_max: 0 };
     RequestQueue::new(&config, servers, TicketKey::new([3; 16])).unwrap()
 }
 

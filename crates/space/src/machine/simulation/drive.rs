@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{CancelToken, SubscriberId};
 
-use super::subscriber::SimulatedSubscriber;
+use super::subscriber::{Data, SimulatedSubscriber};
 use super::world::{Asked, ROOM, SimulatedRequest, SpaceWorld, data_of};
 use crate::machine::front_desk::{Control, NextRead, NextWrite, Side};
 use crate::machine::notification::SpaceNotification;
@@ -22,7 +22,7 @@ impl SpaceWorld {
     }
 
     pub(super) fn step_writer(&mut self) {
-        let next = self.desk.next_write(self.now, self.writer.hold());
+        let next = self.desk.next_write(self.now, self.writer.hold(), self.writer.has_piece());
         let late = self.desk.drain(Side::Write);
         self.answer_late(late);
         match next {
@@ -36,7 +36,12 @@ impl SpaceWorld {
             }
             NextWrite::Control(Control::Call(ids)) => self.writer.handle_room(ids),
             NextWrite::Control(Control::Evaluated(evaluated)) => self.writer.handle_evaluated(self.now, *evaluated),
+            NextWrite::Control(Control::Drafted(drafted)) => self.writer.handle_drafted(self.now, *drafted),
             NextWrite::Control(Control::Idle) => self.writer.handle_idle(),
+            NextWrite::Piece => {
+                self.seen.pieces += 1;
+                self.writer.handle_piece(self.now);
+            }
             NextWrite::Work(taken) => {
                 let connections = &self.connections;
                 self.writer.sweep(self.now, |number| !connections.contains_key(number));
@@ -55,8 +60,9 @@ impl SpaceWorld {
             self.writer.handle_store_health(self.store.health);
             if let Some(work) = self.writer.poll_job() {
                 let what = work.requester().what.clone();
-                self.writer.perform(self.now, work, CancelToken::default());
-                self.model(&what);
+                if self.writer.perform(self.now, work, CancelToken::default()) {
+                    self.model(&what);
+                }
                 while let Some(write) = self.writer.poll_write() {
                     self.store.submit(self.writer.version(), &write);
                 }
@@ -71,6 +77,11 @@ impl SpaceWorld {
                 assert!(self.store.is_stored(), "only what everybody may see is evaluated");
                 self.evaluation = Some(evaluation);
             }
+            if self.draft.is_none()
+                && let Some(work) = self.writer.poll_draft(self.now)
+            {
+                self.draft = Some(work);
+            }
             if self.writer.is_at_rest() {
                 return;
             }
@@ -82,7 +93,28 @@ impl SpaceWorld {
         let is_change = match what {
             SimulatedRequest::Insert(s, o) => self.data.insert((*s, *o)),
             SimulatedRequest::Remove(s, o) => self.data.remove(&(*s, *o)),
-            _ => false,
+            SimulatedRequest::Load(pairs, replaces) => {
+                self.seen.loaded += 1;
+                let before = self.data.clone();
+                if *replaces {
+                    self.data.clear();
+                }
+                self.data.extend(pairs);
+                self.data != before
+            }
+            SimulatedRequest::Move(from, to) => {
+                self.seen.moved += 1;
+                let before = self.data.clone();
+                let (moved, mut left): (Data, Data) = before.iter().partition(|(s, _)| s == from);
+                left.extend(moved.into_iter().map(|(_, o)| (*to, o)));
+                self.data = left;
+                self.data != before
+            }
+            SimulatedRequest::Count => {
+                self.seen.moved += 1;
+                self.data.insert((2, self.data.len() as u64))
+            }
+            SimulatedRequest::Read(_) | SimulatedRequest::Subscribe(..) | SimulatedRequest::Resume(..) => false,
         };
         let (last, version) = (*self.states.last_key_value().unwrap().0, self.writer.version());
         assert_eq!(version > last, is_change, "{what:?}");

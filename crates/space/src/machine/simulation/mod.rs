@@ -10,6 +10,7 @@
 mod disk;
 mod drive;
 mod subscriber;
+mod waiting;
 mod world;
 
 use world::SpaceWorld;
@@ -92,5 +93,7 @@ fn whatever_fails_what_was_confirmed_is_there_and_views_are_what_was_stored() {
     if number("TIDEGATE_SEED").is_none() {
         assert!(seen.crashes > 0 && seen.restarts > 0 && seen.unconfirmed > 0 && seen.refused > 0, "{seen:?}");
         assert!(seen.resumed > 0 && seen.evaluated > 0 && seen.full > 0, "{seen:?}");
+        assert!(seen.pieces > 2 * seen.loaded && seen.loaded > 0, "{seen:?}");
+        assert!(seen.moved > 0 && seen.drafted > seen.moved / 2, "{seen:?}");
     }
 }

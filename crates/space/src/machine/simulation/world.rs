@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use tidegate_control::Timestamp;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Evaluation, Mask, QueryLimits, Snapshot, SpaceLimits, SubscriberId, Update};
+use tidegate_graph::{
+    CancelToken, Evaluation, Mask, QueryLimits, Snapshot, SpaceLimits, SubscriberId, Update, UpdateDraft,
+};
 
 use super::Dice;
 use super::disk::Store;
@@ -22,7 +25,8 @@ use crate::machine::order::Taken;
 use crate::machine::request::{Form, Refused, ResumePoint, SpaceRequest, Watched};
 use crate::machine::request_queue::Caller;
 use crate::machine::task::{PendingRequest, Requester};
-use crate::machine::writer::{StoreHealth, Writer};
+use crate::machine::writer::{ApartLimits, StoreHealth, Writer};
+use crate::space_store::RestoredSpace;
 
 /// What a seed lives through before it comes to rest.
 const STEPS: usize = 800;
@@ -34,6 +38,12 @@ pub(super) const ROOM: usize = 3;
 pub(super) enum SimulatedRequest {
     Insert(u64, u64),
     Remove(u64, u64),
+    /// So many at once that they are put there in pieces; in place of everything, or beside it.
+    Load(Vec<(u64, u64)>, bool),
+    /// Everything of one subject becomes that of another.
+    Move(u64, u64),
+    /// How many there are is said by one more.
+    Count,
     /// With the version that was confirmed to somebody before.
     Read(u64),
     Subscribe(WantedQuery, u64),
@@ -86,6 +96,10 @@ pub(super) struct SimulationCounts {
     pub(super) resumed: u64,
     pub(super) evaluated: u64,
     pub(super) full: u64,
+    pub(super) pieces: u64,
+    pub(super) loaded: u64,
+    pub(super) moved: u64,
+    pub(super) drafted: u64,
     pub(super) crashes: u64,
     pub(super) restarts: u64,
 }
@@ -100,6 +114,10 @@ impl SimulationCounts {
         self.resumed += other.resumed;
         self.evaluated += other.evaluated;
         self.full += other.full;
+        self.pieces += other.pieces;
+        self.loaded += other.loaded;
+        self.moved += other.moved;
+        self.drafted += other.drafted;
         self.crashes += other.crashes;
         self.restarts += other.restarts;
     }
@@ -114,6 +132,7 @@ pub(super) struct SpaceWorld {
     pub(super) writer: Writer<Rc<SimulatedRequester>, u64>,
     pub(super) reading: Vec<(Taken<Asked>, Snapshot)>,
     pub(super) evaluation: Option<Evaluation>,
+    pub(super) draft: Option<(UpdateDraft, Timestamp)>,
     pub(super) connections: BTreeMap<u64, SimulatedConnection>,
     /// The connections that clients have now. A number is never used again.
     pub(super) open: [u64; 3],
@@ -140,6 +159,12 @@ fn desk() -> FrontDesk<Rc<SimulatedRequester>, u64> {
     FrontDesk::new(&SpaceAdmission::default(), [TicketKey::new([1; 16]), TicketKey::new([2; 16])]).unwrap()
 }
 
+/// So few are many here that most large changes take several pieces, and most updates that read are worked out beside.
+fn writer(restored: RestoredSpace) -> Writer<Rc<SimulatedRequester>, u64> {
+    let apart = ApartLimits { large_quads: 3, piece_steps: 2, inline_steps: 1, drafts_max: 2 };
+    Writer::new(restored.space, restored.names, Some(StoreHealth::Fine)).with_apart(apart)
+}
+
 /// The data of a snapshot, plainly.
 pub(super) fn data_of(snapshot: &Snapshot) -> Data {
     let parse =
@@ -155,7 +180,7 @@ impl SpaceWorld {
     pub(super) fn new(seed: u64) -> Self {
         let mut store = Store::new(seed);
         let restored = store.open(limits());
-        let writer = Writer::new(restored.space, restored.names, Some(StoreHealth::Fine));
+        let writer = writer(restored);
         let mut world = Self {
             dice: Dice::new(seed),
             now: Timestamp::from_secs_f64(1000.0),
@@ -165,6 +190,7 @@ impl SpaceWorld {
             writer,
             reading: Vec::new(),
             evaluation: None,
+            draft: None,
             connections: (0..3).map(|number| (number, SimulatedConnection::default())).collect(),
             open: [0, 1, 2],
             subscribers: Vec::new(),
@@ -194,9 +220,11 @@ impl SpaceWorld {
                 10..14 => self.leave(),
                 14..24 => self.ask_about_subscription(),
                 24..40 => self.read(),
-                40..90 => self.change(),
+                40..84 => self.change(),
+                84..90 => self.change_much(),
                 90..105 => self.write(),
-                105..115 => self.evaluate(),
+                105..111 => self.evaluate(),
+                111..115 => self.work_out(),
                 115..130 => self.step_reader(),
                 130..160 => self.hear(),
                 _ => self.step_writer(),
@@ -216,9 +244,11 @@ impl SpaceWorld {
             self.step_writer();
             self.step_reader();
             self.evaluate();
+            self.work_out();
             self.hear();
             let is_heard = self.connections.values().all(|it| it.queue.is_empty() && it.waiting.is_empty());
-            if self.pending.is_empty() && is_heard && self.evaluation.is_none() && self.store.is_stored() {
+            let is_idle = self.evaluation.is_none() && self.draft.is_none();
+            if self.pending.is_empty() && is_heard && is_idle && self.store.is_stored() {
                 break;
             }
         }
@@ -287,6 +317,56 @@ impl SpaceWorld {
         let text = format!("{verb} DATA {{ <urn:s{s}> <urn:p> {o} }}");
         let update = Update::parse(&text, &QueryLimits::default()).unwrap();
         self.offer(what, SpaceRequest::Update(Box::new(update)));
+    }
+
+    /// Something that is made apart from the commits.
+    fn change_much(&mut self) {
+        let number = 3 + self.dice.below(8);
+        let pairs: Vec<(u64, u64)> = (0..number).map(|_| (self.dice.below(3), self.dice.below(6))).collect();
+        let quad = |(s, o): &(u64, u64)| {
+            let (s, p) = (NamedNode::new_unchecked(format!("urn:s{s}")), NamedNode::new_unchecked("urn:p"));
+            let o = Literal::from(i64::try_from(*o).unwrap());
+            Quad::new(s, p, o, GraphName::DefaultGraph)
+        };
+        let insert = pairs.iter().map(quad).collect();
+        let parse = |text: &str| SpaceRequest::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
+        let (from, to) = (self.dice.below(3), self.dice.below(3));
+        match self.dice.below(5) {
+            0 => self.offer(SimulatedRequest::Load(pairs, false), SpaceRequest::Edit { remove: Vec::new(), insert }),
+            1 => {
+                let ask = SpaceRequest::Put { target: Box::default(), replaces: true, insert };
+                self.offer(SimulatedRequest::Load(pairs, true), ask);
+            }
+            2 => {
+                let triples: Vec<String> = pairs.iter().map(|(s, o)| format!("<urn:s{s}> <urn:p> {o}")).collect();
+                let ask = parse(&format!("INSERT DATA {{ {} }}", triples.join(" . ")));
+                self.offer(SimulatedRequest::Load(pairs, false), ask);
+            }
+            3 => {
+                let text = format!(
+                    "DELETE {{ <urn:s{from}> <urn:p> ?o }} INSERT {{ <urn:s{to}> <urn:p> ?o }} \
+                     WHERE {{ <urn:s{from}> <urn:p> ?o }}"
+                );
+                self.offer(SimulatedRequest::Move(from, to), parse(&text));
+            }
+            _ => {
+                let text = "INSERT { <urn:s2> <urn:p> ?n } WHERE { SELECT (COUNT(*) AS ?n) { ?s <urn:p> ?o } }";
+                self.offer(SimulatedRequest::Count, parse(text));
+            }
+        }
+    }
+
+    /// The thread beside the writer works an update out.
+    pub(super) fn work_out(&mut self) {
+        if let Some((draft, until)) = self.draft.take() {
+            self.seen.drafted += 1;
+            let cancel = CancelToken::default();
+            if until <= self.now {
+                cancel.cancel();
+            }
+            let drafted = if self.dice.one_in(20) { draft.lost() } else { draft.run(&QueryLimits::default(), cancel) };
+            self.desk.control(Control::Drafted(Box::new(drafted)));
+        }
     }
 
     fn read(&mut self) {
@@ -371,6 +451,7 @@ impl SpaceWorld {
         self.seen.crashes += 1;
         self.store.crash(&mut self.dice);
         self.pending.clear();
+        self.draft = None;
         self.desk = desk();
         self.start();
     }
@@ -406,7 +487,7 @@ impl SpaceWorld {
         self.data = data_of(&restored.space.snapshot());
         assert_eq!(self.states.get(&version), Some(&self.data), "version {version}");
         self.states.split_off(&(version + 1));
-        self.writer = Writer::new(restored.space, restored.names, Some(StoreHealth::Fine));
+        self.writer = writer(restored);
         self.reading.clear();
         self.evaluation = None;
         self.subscribers.clear();

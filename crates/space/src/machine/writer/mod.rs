@@ -9,6 +9,7 @@
 //! request is answered once. Refuses to know of threads, channels and disks; driven by `writer_thread`, and by the
 //! simulation.
 
+mod apart;
 mod group;
 mod notify;
 mod perform;
@@ -19,11 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{Evaluated, GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId, TouchedPlaces};
+use tidegate_graph::{GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId, TouchedPlaces};
 
+use apart::{ApartChanges, ApartHistory, Prepared};
 use group::{CommitGroup, DoneRequest, share};
 use standing::PendingEvaluations;
 
+pub(crate) use apart::ApartLimits;
 pub(crate) use group::WriterWait;
 
 use super::condition::Condition;
@@ -32,6 +35,7 @@ use super::request::{Begun, Refused, ResponseBody, SpaceRequest, SpaceResponse};
 use super::subscription_registry::SubscriptionRegistry;
 use super::task::{PendingRequest, Requester};
 use crate::change::WrittenChange;
+use crate::limits::UPDATE_INLINE_TIME;
 use crate::persistence::DurableChange;
 
 /// How what keeps the data is.
@@ -47,15 +51,34 @@ pub(crate) enum StoreHealth {
 /// A request whose turn it is.
 pub(crate) struct WriterWork<R, C> {
     taken: Taken<PendingRequest<R, C>>,
-    /// The first result of its standing query.
-    found: Option<Evaluated>,
+    prepared: Prepared,
+    history: ApartHistory,
 }
 
 impl<R, C> WriterWork<R, C> {
+    fn new(taken: Taken<PendingRequest<R, C>>) -> Self {
+        Self { taken, prepared: Prepared::Nothing, history: ApartHistory::default() }
+    }
+
     /// Until when it is to be cancelled, if it may take long.
-    pub(crate) fn until(&self) -> Option<Timestamp> {
+    pub(crate) fn until(&self, now: Timestamp) -> Option<Timestamp> {
         let task = &self.taken.value;
-        matches!(task.ask, SpaceRequest::Update(_) | SpaceRequest::AddRule { .. }).then_some(task.until)
+        match (&task.ask, &self.prepared) {
+            // What takes longer is worked out beside the commits.
+            (SpaceRequest::Update(update), Prepared::Nothing) if update.reads() => {
+                Some(task.until.min(now + UPDATE_INLINE_TIME))
+            }
+            (SpaceRequest::Update(_), Prepared::Nothing | Prepared::LastTime) | (SpaceRequest::AddRule { .. }, _) => {
+                Some(task.until)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it was worked out before its turn.
+    #[cfg(test)]
+    pub(crate) fn is_prepared(&self) -> bool {
+        matches!(self.prepared, Prepared::Drafted(_) | Prepared::Staged(_))
     }
 
     #[cfg(test)]
@@ -70,6 +93,8 @@ pub(crate) struct Write {
     rule: Option<RuleChange>,
     stopped: Vec<RuleId>,
     deltas: Vec<QuadDelta>,
+    /// Those of the first delta, if they were made beforehand.
+    bytes: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -86,7 +111,9 @@ impl Write {
             RuleChange::Removed(id) => DurableChange::NoRule(*id),
         });
         let stopped = self.stopped.iter().map(|rule| DurableChange::NoRule(*rule));
-        rule.chain(stopped).chain(self.deltas.iter().map(DurableChange::Delta)).collect()
+        let bytes = self.bytes.iter().map(|bytes| DurableChange::DeltaBytes(bytes));
+        let deltas = self.deltas.iter().skip(bytes.len()).map(DurableChange::Delta);
+        rule.chain(stopped).chain(bytes).chain(deltas).collect()
     }
 }
 
@@ -131,6 +158,8 @@ pub(crate) struct Writer<R, C> {
     group: Option<CommitGroup<R, C>>,
     registry: SubscriptionRegistry<C>,
     beside: PendingEvaluations<R, C>,
+    apart: ApartChanges<R, C>,
+    apart_limits: ApartLimits,
     /// Requests whose turn it is.
     due: VecDeque<WriterWork<R, C>>,
     /// What was just done.
@@ -162,6 +191,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             group: None,
             registry: SubscriptionRegistry::default(),
             beside: PendingEvaluations::default(),
+            apart: ApartChanges::default(),
+            apart_limits: ApartLimits::default(),
             due: VecDeque::new(),
             current: None,
             writes: VecDeque::new(),
@@ -176,6 +207,12 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         }
     }
 
+    /// The same, with other ideas of what is small.
+    #[cfg(test)]
+    pub(crate) fn with_apart(self, apart_limits: ApartLimits) -> Self {
+        Self { apart_limits, ..self }
+    }
+
     /// What it waits for beside requests.
     pub(crate) fn hold(&self) -> WriterWait {
         self.group.as_ref().map_or(WriterWait::Free, |group| group.hold)
@@ -188,8 +225,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
 
     /// A request arrives.
     pub(crate) fn handle_request(&mut self, taken: Taken<PendingRequest<R, C>>) {
-        if let Some(taken) = self.keep_back(taken) {
-            self.due.push_back(WriterWork { taken, found: None });
+        if let Some(taken) = self.keep_back(taken).and_then(|taken| self.set_apart(taken)) {
+            self.due.push_back(WriterWork::new(taken));
         }
     }
 
@@ -214,29 +251,32 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// The next request to do.
     pub(crate) fn poll_job(&mut self) -> Option<WriterWork<R, C>> {
         while let Some(work) = self.due.pop_front() {
-            match self.refusal(&work.taken.value) {
-                None => return Some(work),
-                Some(refused) => self.refuse(work.taken, refused),
-            }
+            let is_smaller = match &work.prepared {
+                Prepared::Staged(staged) => staged.is_smaller,
+                _ => self.is_smaller(&work.taken.value.ask),
+            };
+            let Some(refused) = self.refusal(&work.taken.value, is_smaller) else { return Some(work) };
+            self.give_up(&work.prepared);
+            self.refuse(work.taken, refused);
         }
         None
     }
 
-    fn refusal(&self, task: &PendingRequest<R, C>) -> Option<Refused> {
+    fn refusal(&self, task: &PendingRequest<R, C>, is_smaller: bool) -> Option<Refused> {
         let is_subscription = matches!(task.ask, SpaceRequest::Subscribe { .. });
         match () {
             () if is_subscription && task.requester.is_gone() || !task.requester.begin() => Some(Refused::Late),
             // What a subscription begins with must not be more than everybody sees.
-            () if self.hold() == WriterWait::Stuck || !is_subscription && self.is_unwritable(&task.ask) => {
+            () if self.hold() == WriterWait::Stuck || !is_subscription && self.is_unwritable(is_smaller) => {
                 Some(Refused::Unwritable)
             }
             () => None,
         }
     }
 
-    /// Whether this cannot be kept. What takes something away needs less room afterwards.
-    fn is_unwritable(&self, ask: &SpaceRequest<C>) -> bool {
-        let is_smaller = match ask {
+    /// Whether it takes something away, and needs less room afterwards.
+    fn is_smaller(&self, ask: &SpaceRequest<C>) -> bool {
+        match ask {
             // A rule may answer a removal with something new.
             SpaceRequest::Update(update) => self.rules.is_empty() && update.only_removes(),
             SpaceRequest::Edit { insert, .. } | SpaceRequest::Put { insert, .. } => {
@@ -244,7 +284,11 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             }
             SpaceRequest::RemoveRule(_) => true,
             _ => false,
-        };
+        }
+    }
+
+    /// Whether this cannot be kept.
+    fn is_unwritable(&self, is_smaller: bool) -> bool {
         match self.store {
             None | Some(StoreHealth::Fine) => false,
             Some(StoreHealth::Full) => !is_smaller,
@@ -336,7 +380,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             self.cancel(task, job, outcome);
         }
         let due = std::mem::take(&mut self.due);
-        for taken in self.take_beside().chain(due.into_iter().map(|work| work.taken)) {
+        for taken in self.take_beside().chain(self.apart.take_all()).chain(due.into_iter().map(|work| work.taken)) {
             self.refuse(taken, Refused::Unavailable(Condition::Restarting));
         }
         self.registry.end_all()

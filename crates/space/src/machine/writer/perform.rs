@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{CancelToken, CatchUp, Evaluated, GraphError, QueryLimits, UpdateOutcome};
+use tidegate_graph::{CancelToken, CatchUp, Evaluated, GraphError, Limit, QueryLimits, UpdateOutcome};
 
+use super::apart::{ApartHistory, ApartRequest, Prepared, Staged};
 use super::group::{CommitGroup, DoneRequest};
 use super::standing::query_of;
 use super::{RuleChange, Write, Writer, WriterEvent, WriterWork};
@@ -16,17 +17,26 @@ use crate::machine::request::{
 use crate::machine::task::{PendingRequest, Requester};
 
 impl<R: Requester, C: Clone + Eq> Writer<R, C> {
-    /// Does a request, until it is cancelled. [`Writer::turn`] ends it.
-    pub(crate) fn perform(&mut self, now: Timestamp, work: WriterWork<R, C>, cancel: CancelToken) {
-        let WriterWork { taken, found } = work;
+    /// Does a request, until it is cancelled; [`Writer::turn`] ends it. False if it has to be worked out beside the commits,
+    /// and nothing was done.
+    pub(crate) fn perform(&mut self, now: Timestamp, work: WriterWork<R, C>, cancel: CancelToken) -> bool {
+        let WriterWork { taken, prepared, history } = work;
         // Changes have no key, so nobody joins them.
-        let Taken { job, value: mut task, joined: _, queued } = taken;
+        let Taken { job, value: mut task, joined, queued } = taken;
         let is_kept = self.store.is_some() && !matches!(task.ask, SpaceRequest::Subscribe { .. });
         let before = (is_kept && self.group.is_none()).then(|| self.space.snapshot());
         let connection = if let SpaceRequest::Subscribe { outlet, .. } = &task.ask { outlet.clone() } else { None };
         let behind = query_of(&task).and_then(|query| self.space.result_version(query));
         let handed_over = self.writes.len();
-        let outcome = self.execute(now, &mut task, found, cancel);
+        let outcome = match self.execute(now, &mut task, prepared, history, cancel) {
+            Ok(None) => {
+                drop(before);
+                self.again(ApartRequest { taken: Taken { job, value: task, joined, queued }, history });
+                return false;
+            }
+            Ok(Some(answer)) => Ok(answer),
+            Err(refused) => Err(refused),
+        };
         task.requester.release();
         let version = match &outcome {
             Ok(ResponseBody::Subscribed(subscribed)) => subscribed.version().or(behind).unwrap_or(self.space.version()),
@@ -37,22 +47,81 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         if let Some(before) = before.filter(|_| self.writes.len() > handed_over) {
             self.group = Some(CommitGroup::new(before, now));
         }
-        self.current = Some(DoneRequest { task, outcome, job, connection, began: now, took: Duration::ZERO });
+        let began = history.began.unwrap_or(now);
+        self.current = Some(DoneRequest { task, outcome, job, connection, began, took: Duration::ZERO });
+        true
     }
 
+    /// None if it has to be worked out beside the commits.
     fn execute(
+        &mut self,
+        now: Timestamp,
+        task: &mut PendingRequest<R, C>,
+        prepared: Prepared,
+        history: ApartHistory,
+        cancel: CancelToken,
+    ) -> Result<Option<ResponseBody>, Refused> {
+        match (&mut task.ask, prepared) {
+            (_, Prepared::Staged(staged)) => {
+                if staged.draft.is_some_and(|draft| self.space.is_overtaken(draft)) {
+                    self.give_up(&Prepared::Staged(staged));
+                    return Ok(None);
+                }
+                self.finish_large(staged, &task.requester).map(Some)
+            }
+            (SpaceRequest::Update(_), Prepared::Drafted(drafted)) => {
+                if self.space.is_overtaken(drafted.number()) {
+                    self.give_up(&Prepared::Drafted(drafted));
+                    return Ok(None);
+                }
+                let outcome = self.space.commit_drafted(drafted)?;
+                Ok(Some(self.changed(outcome, None, &task.requester)))
+            }
+            (SpaceRequest::Update(update), prepared) => {
+                let is_short = update.reads() && matches!(prepared, Prepared::Nothing);
+                let mut limits = QueryLimits { cancel, ..QueryLimits::default() };
+                if is_short {
+                    limits.steps_max = self.apart_limits.inline_steps;
+                }
+                match self.space.update(update, &limits) {
+                    Err(GraphError::Limit(Limit::Steps) | GraphError::Cancelled)
+                        if is_short && history.drafts < self.apart_limits.drafts_max =>
+                    {
+                        Ok(None)
+                    }
+                    outcome => {
+                        let outcome = outcome?;
+                        Ok(Some(self.changed(outcome, None, &task.requester)))
+                    }
+                }
+            }
+            (_, Prepared::Evaluated(found)) => self.serve(now, task, Some(found), cancel).map(Some),
+            (_, Prepared::Nothing | Prepared::LastTime | Prepared::Drafted(_)) => {
+                self.serve(now, task, None, cancel).map(Some)
+            }
+        }
+    }
+
+    /// The last moment of a large change.
+    fn finish_large(&mut self, staged: Staged, requester: &R) -> Result<ResponseBody, Refused> {
+        let Staged { draft, target, is_insertion, .. } = staged;
+        let is_new = is_insertion && target.as_ref().is_some_and(|target| !self.space.has(target));
+        let outcome = self.space.commit_large();
+        if let Some(draft) = draft {
+            self.space.end_draft(draft);
+        }
+        let changed = self.changed(outcome?, None, requester);
+        Ok(if target.is_some() { ResponseBody::Put { is_new } } else { changed })
+    }
+
+    fn serve(
         &mut self,
         now: Timestamp,
         task: &mut PendingRequest<R, C>,
         found: Option<Evaluated>,
         cancel: CancelToken,
     ) -> Result<ResponseBody, Refused> {
-        let limits = QueryLimits { cancel, ..QueryLimits::default() };
         match std::mem::replace(&mut task.ask, SpaceRequest::RemoveRule(String::new())) {
-            SpaceRequest::Update(update) => {
-                let outcome = self.space.update(&update, &limits)?;
-                Ok(self.changed(outcome, None, &task.requester))
-            }
             SpaceRequest::Edit { remove, insert } => {
                 let outcome = self.space.edit(&remove, &insert)?;
                 Ok(self.changed(outcome, None, &task.requester))
@@ -87,6 +156,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 })))
             }
             SpaceRequest::AddRule { name, text } => {
+                let limits = QueryLimits { cancel, ..QueryLimits::default() };
                 let (id, outcome) = self.space.add_rule(&text, &limits)?;
                 self.rules.insert(name.clone(), id);
                 self.changed(outcome, Some(RuleChange::Added(id, name.clone(), text)), &task.requester);
@@ -99,8 +169,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 self.changed(UpdateOutcome::default(), Some(RuleChange::Removed(id)), &task.requester);
                 Ok(ResponseBody::Rule(name))
             }
-            // Questions go to the readers.
-            SpaceRequest::Query { .. } | SpaceRequest::Match { .. } => Err(Refused::Closing),
+            // Questions go to the readers, and updates were done.
+            SpaceRequest::Query { .. } | SpaceRequest::Match { .. } | SpaceRequest::Update(_) => Err(Refused::Closing),
         }
     }
 
@@ -128,7 +198,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
 
     /// Hands over what a request did, as one.
     fn changed(&mut self, outcome: UpdateOutcome, rule: Option<RuleChange>, requester: &R) -> ResponseBody {
-        let UpdateOutcome { deltas, stopped, blanks } = outcome;
+        let UpdateOutcome { deltas, stopped, blanks, bytes } = outcome;
         let is_change = !deltas.is_empty();
         for delta in &deltas {
             self.touched.note(delta);
@@ -142,7 +212,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         if self.store.is_some() && (is_change || rule.is_some() || !removed.is_empty()) {
             // Said before: whoever hears nothing must not take it for undone.
             requester.submit();
-            self.writes.push_back(Write { rule, stopped: removed, deltas });
+            self.writes.push_back(Write { rule, stopped: removed, deltas, bytes });
         }
         ResponseBody::Changed { is_change, blanks }
     }

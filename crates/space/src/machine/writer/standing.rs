@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_graph::{Evaluated, Evaluation, Query};
 
+use super::apart::Prepared;
 use super::{Writer, WriterWait, WriterWork};
 use crate::limits::STANDING_WAITING_MAX;
 use crate::machine::order::Taken;
@@ -80,7 +81,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 return Some(evaluation);
             }
             // Somebody else asked for the same meanwhile, or it cannot stand at all.
-            self.due.push_back(WriterWork { taken, found: None });
+            self.due.push_back(WriterWork::new(taken));
         }
         let Self { space, registry, .. } = self;
         space.poll_evaluation(|id| registry.is_heard(id))
@@ -91,7 +92,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         self.is_evaluator_wanted = true;
         let is_first = |(number, _): &mut (u64, Taken<PendingRequest<R, C>>)| *number == evaluated.number();
         if let Some((_, taken)) = self.beside.first.take_if(is_first) {
-            self.due.push_back(WriterWork { taken, found: Some(evaluated) });
+            self.due.push_back(WriterWork { prepared: Prepared::Evaluated(evaluated), ..WriterWork::new(taken) });
             return;
         }
         self.space.finish_evaluation(evaluated);
@@ -113,7 +114,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             } else if self.space.needs_evaluation(query) {
                 self.beside.firsts.push_back(taken);
             } else {
-                self.due.push_back(WriterWork { taken, found: None });
+                self.due.push_back(WriterWork::new(taken));
             }
         }
     }
