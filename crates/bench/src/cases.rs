@@ -295,6 +295,11 @@ pub(super) const CASES: &[BenchCase] = &[
     space("space writers", SpaceCase::Writers, &[at_most("lost", 0.0), at_most("gaps", 0.0)]),
     space("space same", SpaceCase::Same, &[at_least("answered", 10_000.0), at_most("evaluations", 10.0)]),
     space("space chatty", SpaceCase::Chatty, &[at_most("times as long", 2.0), at_most("services refused", 0.0)]),
+    space(
+        "space apart",
+        SpaceCase::Apart,
+        &[at_most("ms p99 beside a load", 20.0), at_most("ms p99 beside a long WHERE", 20.0)],
+    ),
     space("space combine", SpaceCase::Combine, &[at_most("% of its time for names", 5.0)]),
     BenchCase {
         group: "admin",

@@ -1,6 +1,7 @@
 //! What the smart space does in a second. The service and its doors run in this process, on ports of their own; clients
 //! reach them through sockets where a case says so, and through the service's own handle where only the space is meant.
 
+mod apart;
 mod beside;
 mod chatty;
 mod combine;
@@ -32,6 +33,8 @@ pub(super) enum SpaceCase {
     Same,
     /// One chatty customer beside a hundred services.
     Chatty,
+    /// A client beside a large load, and beside an update whose `WHERE` takes long.
+    Apart,
     /// Questions that are alike, and changes that do not concern most of them.
     Combine,
 }
@@ -61,6 +64,7 @@ pub(super) fn run(scenario: SpaceCase, setting: &RunSettings) -> Result<SpaceFig
         SpaceCase::Writers => runtime.block_on(writers::run(setting))?,
         SpaceCase::Same => runtime.block_on(beside::same(setting))?,
         SpaceCase::Chatty => runtime.block_on(chatty::run(setting))?,
+        SpaceCase::Apart => runtime.block_on(apart::run(setting))?,
         SpaceCase::Combine => runtime.block_on(combine::run(setting))?,
     };
     Ok(SpaceFigures(figures.into_iter().map(|(name, value)| NamedFigure { name, value }).collect()))

@@ -140,7 +140,9 @@ fn request(what: AskerTask, number: usize, count: u64) -> (&'static str, &'stati
             "DELETE {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} INSERT {{ <urn:zoo:c{number}> <urn:zoo:v> {count} }} \
              WHERE {{ OPTIONAL {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} }}"
         ),
-        AskerTask::Query(query) => query.replace("{n}", &(count * 31 + number as u64).to_string()),
+        AskerTask::Query(text) | AskerTask::Update(text) => {
+            text.replace("{n}", &(count * 31 + number as u64).to_string())
+        }
     };
     (path, kind, text)
 }

@@ -48,7 +48,9 @@ pub(super) enum AskerTask {
     Insert,
     /// `DELETE`/`INSERT WHERE` of one value.
     Change,
-    /// A query; `{n}` is another number each time.
+    /// An update; `{n}` is another number each time.
+    Update(&'static str),
+    /// The same for a query.
     Query(&'static str),
 }
 

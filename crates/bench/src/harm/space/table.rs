@@ -26,6 +26,10 @@ const DEAR: Askers = Askers {
     ..WRITERS
 };
 const JOIN: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?o . ?b <urn:zoo:p2> ?o FILTER(?a != <urn:zoo:{n}>) }";
+/// A change for which every pair of a few thousand triples is looked at; another text each time.
+const LONG_WHERE: &str = "INSERT { <urn:zoo:sum> <urn:zoo:of{n}> ?n } WHERE { SELECT (COUNT(*) AS ?n) { \
+                          ?a <urn:zoo:p1> ?b . ?c <urn:zoo:p2> ?d \
+                          FILTER(REGEX(STR(?a), CONCAT(\"(x{100}){10}\", STR(?c)))) FILTER(?a != <urn:zoo:{n}>) } }";
 /// Paths from everywhere to everywhere.
 const PATHS: &str = "SELECT (COUNT(*) AS ?c) { ?a (<urn:zoo:p1>|<urn:zoo:p2>)* ?b }";
 const ONE: SpaceScenario =
@@ -40,6 +44,22 @@ const ALL: &[SpaceScenario] = &[
         name: "space-bulk-then-writers",
         about: "a load of 14 MB (280 000 triples) at once, and four writers before, during and after it",
         bulk: 280_000,
+        ..ONE
+    },
+    SpaceScenario {
+        name: "space-bulk-beside-few",
+        about: "the same load beside four writers of 50/s and cheap queries: what each of them waits",
+        bulk: 280_000,
+        askers: &[Askers { per_s: Some(50.0), ..WRITERS }, CHEAP],
+        ..ONE
+    },
+    SpaceScenario {
+        name: "space-long-where",
+        about: "two clients change what a WHERE over all pairs finds, beside four writers of 50/s",
+        askers: &[
+            Askers { per_s: Some(50.0), ..WRITERS },
+            Askers { name: "long", what: AskerTask::Update(LONG_WHERE), ..DEAR },
+        ],
         ..ONE
     },
     SpaceScenario {
