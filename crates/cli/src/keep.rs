@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use tidegate_broker::store_link::records::StoreImage;
 use tidegate_store::RecoveryReport;
-use tidegate_store::records::StoreImage;
 
 use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs, StoreCheckArgs};
 use tidegate_server::backup::{PartReports, copy, copy_space, copy_users, ensure_free};

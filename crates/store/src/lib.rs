@@ -14,7 +14,6 @@ mod log;
 mod mark;
 mod metrics;
 mod read;
-pub mod records;
 mod repair;
 mod replay;
 mod report;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_store::records::Record;
 use tidegate_store::{KeptBatch, Producer, RecordBatch};
 
+use super::records::Record;
 use crate::inbox::lock;
 
 /// How often somebody who waits looks without being told.

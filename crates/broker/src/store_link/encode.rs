@@ -1,10 +1,10 @@
 //! Changes of the core as records of the store.
 
-use tidegate_core::persist::{StoreChange, StoredMessage, SubscriberOptions, Turn};
-use tidegate_store::records::{IDS_MAX, MessageRecord, Record, WishRecord};
+use tidegate_core::persist::{StoreChange, StoredMessage, Turn};
 use tidegate_store::{FRAME_BYTES, Location, Position, RecordBatch, StoreError};
 
 use super::disk_address::spot_of;
+use super::records::{IDS_MAX, MessageRecord, Record};
 use super::wall_clock::WallClock;
 
 /// Records of one batch after which the next one begins, where it may: below what the store takes, with room for one
@@ -96,7 +96,7 @@ fn push(change: &StoreChange, wall: &WallClock, batch: &mut RecordBatch) -> Resu
             return message.read(|message| {
                 Record::Message(MessageRecord {
                     id,
-                    qos: message.qos.bits(),
+                    qos: message.qos,
                     retain: message.retain,
                     expires_ms: message.expires.map(|at| wall.ms(at)),
                     origin: message.origin,
@@ -116,26 +116,17 @@ fn push(change: &StoreChange, wall: &WallClock, batch: &mut RecordBatch) -> Resu
             ends_ms: ends.map(|at| wall.ms(at)),
         },
         StoreChange::SessionEnded { session } => Record::SessionEnded { session },
-        StoreChange::Subscribed { session, ref filter, wish } => {
-            let SubscriberOptions { qos, no_local, retain_as_published, is_latest, id } = wish;
-            let (qos, id) = (qos.bits(), id.map(std::num::NonZeroU32::get));
-            let wish = WishRecord { qos, no_local, retain_as_published, is_latest, id };
-            Record::Subscribed { session, filter, wish }
-        }
+        StoreChange::Subscribed { session, ref filter, wish } => Record::Subscribed { session, filter, wish },
         StoreChange::Unsubscribed { session, ref filter } => Record::Unsubscribed { session, filter },
         StoreChange::Queued { session, place, message, qos, retain, ref ids } => {
-            let ids = ids.iter().take(IDS_MAX).map(|id| id.get()).collect();
-            Record::Queued { session, place, message, qos: qos.bits(), retain, ids }
+            let ids = ids.iter().take(IDS_MAX).copied().collect();
+            Record::Queued { session, place, message, qos, retain, ids }
         }
         StoreChange::Dequeued { session, place } => Record::Dequeued { session, place },
-        StoreChange::Sent { session, place, packet_id } => Record::Sent { session, place, packet_id: packet_id.get() },
+        StoreChange::Sent { session, place, packet_id } => Record::Sent { session, place, packet_id },
         StoreChange::Released { session, place } => Record::Released { session, place },
-        StoreChange::InboundNoted { session, packet_id } => {
-            Record::InboundNoted { session, packet_id: packet_id.get() }
-        }
-        StoreChange::InboundReleased { session, packet_id } => {
-            Record::InboundReleased { session, packet_id: packet_id.get() }
-        }
+        StoreChange::InboundNoted { session, packet_id } => Record::InboundNoted { session, packet_id },
+        StoreChange::InboundReleased { session, packet_id } => Record::InboundReleased { session, packet_id },
         StoreChange::Retained { ref topic, message } => Record::Retained { topic, message },
         StoreChange::RetainedCleared { ref topic } => Record::RetainedCleared { topic },
         StoreChange::Will { session, message, delay, due } => {

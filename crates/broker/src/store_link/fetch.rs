@@ -238,13 +238,14 @@ impl PageReader {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use tidegate_core::access::{Identity, Open};
+    use tidegate_core::persist::SubscriberOptions;
     use tidegate_core::settings::Settings;
     use tidegate_core::shard_of;
     use tidegate_face_mqtt::{MqttHello, MqttShard};
-    use tidegate_store::records::{MessageRecord, Record, StoreImage, WishRecord};
     use tidegate_store::{FileId, LogState as _};
-    use tidegate_wire_mqtt::{Connect, Properties, Version};
+    use tidegate_wire_mqtt::{Connect, Properties, QoS, Version};
 
+    use super::super::records::{MessageRecord, Record, StoreImage};
     use super::super::restore::restore;
     use super::*;
 
@@ -316,13 +317,14 @@ mod tests {
             let client_id = client(id);
             let ends_ms = None;
             take(Record::Session { session: id, client_id: &client_id, principal: None, expiry_s: None, ends_ms }, 0);
-            let wish = WishRecord { qos: 1, no_local: false, retain_as_published: false, is_latest: false, id: None };
+            let (qos, topic, payload) = (QoS::AtLeastOnce, "t", &b"21.5"[..]);
+            let (no_local, retain_as_published, is_latest) = (false, false, false);
+            let wish = SubscriberOptions { qos, no_local, retain_as_published, is_latest, id: None };
             take(Record::Subscribed { session: id, filter: "t", wish }, 0);
-            let (topic, payload) = ("t", &b"21.5"[..]);
-            let (qos, retain, expires_ms, origin, standing, properties) = (1, false, None, 7, None, &[][..]);
+            let (retain, expires_ms, origin, standing, properties) = (false, None, 7, None, &[][..]);
             let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
             take(Record::Message(message), id);
-            take(Record::Queued { session: id, place: 1, message: id, qos: 1, retain, ids: Vec::new() }, 0);
+            take(Record::Queued { session: id, place: 1, message: id, qos, retain, ids: Vec::new() }, 0);
         }
         let mut shards = [Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7)];
         let restored = restore(&image, &mut |_, _| Ok(()), &mut shards, wall, now);

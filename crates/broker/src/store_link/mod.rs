@@ -8,6 +8,7 @@ mod ban_writer;
 mod disk_address;
 mod encode;
 mod fetch;
+pub mod records;
 mod restore;
 mod rhythms;
 mod shard_writer;
@@ -24,7 +25,6 @@ use tidegate_core::persist::Trouble;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Shard, Whom};
 use tidegate_store::disk::{FsDisk, FsFiles};
-use tidegate_store::records::{Record, StoreImage};
 use tidegate_store::{
     Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, StoreError, TroubleMemory,
     TroubleNews, WriterOptions,
@@ -35,6 +35,7 @@ use ban_writer::BanWriter;
 pub use disk_address::location_of;
 pub use encode::{Messages, Written, batches};
 pub(crate) use fetch::{Fetcher, PageReader};
+use records::{Record, StoreImage};
 pub use restore::{Read, Restored, restore, saved};
 pub use rhythms::write_learned;
 pub(crate) use shard_writer::ShardWriter;

@@ -11,13 +11,10 @@ use tidegate_core::persist::{
     wants_latest,
 };
 use tidegate_core::{Shard, shard_of};
-use tidegate_store::records::{
-    DeliveryStage, MessageRecord, Outline, QueueEntry, RoutingImage, SessionImage, StoreImage, WishRecord,
-};
 use tidegate_store::{Location, StoreError};
-use tidegate_wire_mqtt::{PacketId, QoS};
 
 use super::disk_address::spot_of;
+use super::records::{DeliveryStage, MessageRecord, Outline, QueueEntry, RoutingImage, SessionImage, StoreImage};
 use super::wall_clock::WallClock;
 
 /// What came of it.
@@ -91,7 +88,7 @@ pub fn restore(image: &StoreImage, read: Read<'_>, shards: &mut [Shard], wall: &
 pub fn saved<'a>(record: &'a [u8], wall: &WallClock) -> Option<(u64, SavedMessage<'a>)> {
     let MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload } =
         MessageRecord::decode(record).ok()?;
-    let (qos, expires) = (QoS::from_bits(qos)?, expires_ms.map(|ms| wall.timestamp(ms)));
+    let expires = expires_ms.map(|ms| wall.timestamp(ms));
     Some((id, SavedMessage { qos, retain, expires, origin, standing, topic, properties, payload }))
 }
 
@@ -118,9 +115,9 @@ struct Restoring<'a> {
     /// Messages that several sessions of a shard wait for are there once.
     known: BTreeMap<(u64, usize), StoredMessage>,
     /// Sets of subscription identifiers that messages on disk have, of this session.
-    sets: BTreeSet<&'a [u32]>,
+    sets: BTreeSet<&'a [NonZeroU32]>,
     /// Its subscriptions, if it wants only the newest of some topics: then the topics of what waits have to be known.
-    latest: Option<&'a BTreeMap<Box<str>, WishRecord>>,
+    latest: Option<&'a BTreeMap<Box<str>, SubscriberOptions>>,
     lost: usize,
 }
 
@@ -188,20 +185,14 @@ impl<'a> Restoring<'a> {
             let due = will.due_ms.map(|ms| self.wall.timestamp(ms));
             Some(SavedWill { message: self.message(will.message, index, shard)?, delay, due })
         });
-        let wish = |wish: &WishRecord| {
-            let WishRecord { qos, no_local, retain_as_published, is_latest, id } = *wish;
-            let qos = QoS::from_bits(qos).unwrap_or(QoS::AtMostOnce);
-            let id = id.and_then(NonZeroU32::new);
-            SubscriberOptions { qos, no_local, retain_as_published, is_latest, id }
-        };
         SavedSession {
             session: number,
             client_id: &session.client_id,
             user: session.principal.as_deref(),
             expiry,
             ends: session.ends_ms.map(|ms| self.wall.timestamp(ms)),
-            subscriptions: session.subscriptions.iter().map(|(filter, it)| (&**filter, wish(it))).collect(),
-            inbound: session.inbound.iter().filter_map(|id| PacketId::new(*id)).collect(),
+            subscriptions: session.subscriptions.iter().map(|(filter, it)| (&**filter, *it)).collect(),
+            inbound: session.inbound.iter().copied().collect(),
             will,
         }
     }
@@ -218,11 +209,11 @@ impl<'a> Restoring<'a> {
                 Some(stage) => stage,
                 None => SavedStage::Waiting(self.message(entry.message, index, shard)?),
             },
-            DeliveryStage::Sent(id) => SavedStage::Sent(self.message(entry.message, index, shard)?, PacketId::new(id)?),
-            DeliveryStage::Released(id) => SavedStage::Released(PacketId::new(id)?),
+            DeliveryStage::Sent(id) => SavedStage::Sent(self.message(entry.message, index, shard)?, id),
+            DeliveryStage::Released(id) => SavedStage::Released(id),
         };
-        let ids = entry.ids.iter().flatten().filter_map(|id| NonZeroU32::new(*id)).collect();
-        Some(SavedDelivery { place, stage, qos: QoS::from_bits(entry.qos)?, retain: entry.retain, ids })
+        let ids = entry.ids.iter().flatten().copied().collect();
+        Some(SavedDelivery { place, stage, qos: entry.qos, retain: entry.retain, ids })
     }
 
     /// A message that was on its way to other shards: whoever has not got it gets it.
@@ -247,10 +238,15 @@ mod tests {
 
     use tidegate_core::access::Open;
     use tidegate_core::settings::Settings;
-    use tidegate_store::records::Record;
     use tidegate_store::{FileId, LogState as _};
+    use tidegate_wire_mqtt::QoS;
 
+    use super::super::records::Record;
     use super::*;
+
+    fn wish(qos: QoS, is_latest: bool) -> SubscriberOptions {
+        SubscriberOptions { qos, no_local: false, retain_as_published: false, is_latest, id: None }
+    }
 
     /// Of a session with both, only what one wants the newest of is read into memory.
     #[test]
@@ -265,15 +261,15 @@ mod tests {
         };
         take(Record::Session { session: 1, client_id: "reader", principal: None, expiry_s: None, ends_ms: None });
         for (filter, is_latest) in [("plain/#", false), ("latest/#", true)] {
-            let wish = WishRecord { qos: 1, no_local: false, retain_as_published: false, is_latest, id: None };
-            take(Record::Subscribed { session: 1, filter, wish });
+            take(Record::Subscribed { session: 1, filter, wish: wish(QoS::AtLeastOnce, is_latest) });
         }
         for id in 1..=20 {
             let (topic, payload) = (if id % 10 == 0 { "latest/t" } else { "plain/t" }, &b"21.5"[..]);
-            let (qos, retain, expires_ms, origin, standing, properties) = (1, false, None, 7, None, &[][..]);
+            let (qos, retain, expires_ms, origin, standing, properties) =
+                (QoS::AtLeastOnce, false, None, 7, None, &[][..]);
             let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
             take(Record::Message(message));
-            take(Record::Queued { session: 1, place: id, message: id, qos: 1, retain, ids: Vec::new() });
+            take(Record::Queued { session: 1, place: id, message: id, qos, retain, ids: Vec::new() });
         }
         let mut read = |at: Location, into: &mut Vec<u8>| {
             into.clone_from(&records[at.offset as usize]);
@@ -302,14 +298,14 @@ mod tests {
             let client_id = (0..100).map(|n| format!("member-{n}")).find(|id| shard_of(id, 2) == shard).unwrap();
             let (principal, expiry_s, ends_ms) = (None, None, None);
             take(&Record::Session { session, client_id: &client_id, principal, expiry_s, ends_ms });
-            let wish = WishRecord { qos: 2, no_local: false, retain_as_published: false, is_latest: false, id: None };
+            let wish = wish(QoS::ExactlyOnce, false);
             take(&Record::Subscribed { session, filter: "$share/group/t", wish });
             if session == 1 {
                 take(&Record::Subscribed { session, filter: "t", wish });
             }
         }
         let (id, topic, payload) = (9, "t", &b"21.5"[..]);
-        let (qos, retain, expires_ms, origin, standing, properties) = (2, false, None, 7, None, &[][..]);
+        let (qos, retain, expires_ms, origin, standing, properties) = (QoS::ExactlyOnce, false, None, 7, None, &[][..]);
         let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
         take(&Record::Message(message));
         take(&Record::Routing { message: id });

@@ -9,9 +9,9 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_store::disk::FsDisk;
-use tidegate_store::records::{Record, StoreImage, TEXT_BYTES_MAX};
 use tidegate_store::{Log, LogOptions, RecordBatch, StoreError};
 
+use super::records::{Record, StoreImage, TEXT_BYTES_MAX};
 use super::wall_clock::WallClock;
 
 /// How often what was learned is written down: a rhythm changes by a few percent in this time.

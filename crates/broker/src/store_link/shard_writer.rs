@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::Shard;
-use tidegate_store::records::Record;
 use tidegate_store::{KeptBatch, Producer, RecordBatch};
 
+use super::records::Record;
 use super::rhythms::Rhythms;
 use super::{Messages, PageReader, StoreHandle, Written, batches};
 

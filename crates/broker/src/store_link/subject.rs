@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use tidegate_core::Whom;
-use tidegate_store::records::TEXT_BYTES_MAX;
 
+use super::records::TEXT_BYTES_MAX;
 use crate::bans::Banned;
 use crate::operator::OperatorSetting;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_store::records::StoreImage;
+use tidegate_broker::store_link::records::StoreImage;
 use tidegate_store::{DiskTrouble, Log, StoreError};
 use tidegate_wire_mqtt::{QoS, Version};
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_broker::store_link::records::StoreImage;
 use tidegate_broker::store_link::{WallClock, Written, batches, location_of, restore, saved};
 use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open};
@@ -13,7 +14,6 @@ use tidegate_core::settings::Settings;
 use tidegate_core::{Batch as Mail, ConnId, Shard, shard_of};
 use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
-use tidegate_store::records::StoreImage;
 use tidegate_store::{Location, Log, LogOptions, LogRoom, LogState, RecordBatch, StoreError};
 use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version, Will};
 

@@ -1,11 +1,9 @@
 //! An image as the state that compactions read a log into, and write down.
 
+use tidegate_store::{Location, LogState, Placement, RawRecord, SnapshotSink, StoreError};
+
+use super::super::Record;
 use super::{DeliveryStage, Outline, QueueEntry, SessionImage, StoreImage, WillImage};
-use crate::compact::{LogState, Placement, SnapshotSink};
-use crate::error::StoreError;
-use crate::file::Location;
-use crate::frame::RawRecord;
-use crate::records::Record;
 
 impl LogState for StoreImage {
     fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError> {

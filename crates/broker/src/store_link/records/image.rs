@@ -7,9 +7,13 @@
 mod dump;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
-use super::{MessageRecord, RHYTHM_MS_MAX, Record, WishRecord};
-use crate::file::Location;
+use tidegate_core::persist::SubscriberOptions;
+use tidegate_store::Location;
+use tidegate_wire_mqtt::{PacketId, QoS};
+
+use super::{MessageRecord, RHYTHM_MS_MAX, Record};
 
 /// Everything that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,11 +70,11 @@ pub struct SessionImage {
     /// When it ends; None if it was connected at the end.
     pub ends_ms: Option<u64>,
     /// Filters as the client wrote them.
-    pub subscriptions: BTreeMap<Box<str>, WishRecord>,
+    pub subscriptions: BTreeMap<Box<str>, SubscriberOptions>,
     /// Messages that wait or are under way, by place.
     pub queue: BTreeMap<u64, QueueEntry>,
     /// Identifiers of QoS 2 messages that were taken and not released.
-    pub inbound: BTreeSet<u16>,
+    pub inbound: BTreeSet<PacketId>,
     /// The will of the session.
     pub will: Option<WillImage>,
 }
@@ -81,18 +85,18 @@ pub struct QueueEntry {
     /// Which one; see [`StoreImage::message`].
     pub message: u64,
     /// Quality of service of the delivery.
-    pub qos: u8,
+    pub qos: QoS,
     /// Flag of the delivery.
     pub retain: bool,
     /// How far the delivery is.
     pub stage: DeliveryStage,
     /// Identifiers of the subscriptions that want it; None is none.
-    pub ids: Option<Box<[u32]>>,
+    pub ids: Option<Box<[NonZeroU32]>>,
 }
 
 impl QueueEntry {
-    fn released(packet_id: u16) -> Self {
-        Self { message: 0, qos: 2, retain: false, stage: DeliveryStage::Released(packet_id), ids: None }
+    fn released(packet_id: PacketId) -> Self {
+        Self { message: 0, qos: QoS::ExactlyOnce, retain: false, stage: DeliveryStage::Released(packet_id), ids: None }
     }
 }
 
@@ -102,9 +106,9 @@ pub enum DeliveryStage {
     /// Not sent.
     Waiting,
     /// Sent under this identifier.
-    Sent(u16),
+    Sent(PacketId),
     /// QoS 2: the client has it, and has not yet said that the identifier is free. The message is no longer kept.
-    Released(u16),
+    Released(PacketId),
 }
 
 /// Those whom a message on its way has reached.
@@ -408,7 +412,7 @@ fn class_of(standing: u64) -> u8 {
 impl StoreImage {
     /// What counts, without places, counters and messages that nobody needs.
     pub(super) fn essence(&self) -> Self {
-        let nowhere = Location { file: crate::file::FileId::from_bits(0), offset: 0, len: 0 };
+        let nowhere = Location { file: tidegate_store::FileId::from_bits(0), offset: 0, len: 0 };
         let mut image = Self { orphans: 0, skipped: 0, ..self.clone() };
         image.bans = self.bans().map(|(subject, until, reason)| (subject.into(), (until, reason.into()))).collect();
         image.rhythms = self.rhythms().map(|(key, seen_ms, state)| (key.into(), (seen_ms, state.into()))).collect();

@@ -1,4 +1,5 @@
-//! What the broker keeps, as records: plain numbers, text and bytes, independent of the types of its core.
+//! What the broker keeps, as records of the store: the words are the core's, the layout of their bytes is decided here and
+//! nowhere else. The store knows bytes alone.
 //!
 //! A message is one record, however many sessions it waits for; they refer to it by number. Sessions, too, are numbers:
 //! client identifiers are long. Times are milliseconds of the wall clock since 1970. Each tag has a version; a release
@@ -9,10 +10,13 @@ mod image;
 #[cfg(test)]
 mod tests;
 
-use crate::error::StoreError;
-use crate::file::Location;
-use crate::frame::{RawRecord, RecordBatch};
-use fields::{Field, RecordFields, check_qos, put_bytes, put_number, put_option};
+use std::num::NonZeroU32;
+
+use tidegate_core::persist::SubscriberOptions;
+use tidegate_store::{Location, RawRecord, RecordBatch, StoreError};
+use tidegate_wire_mqtt::{PacketId, QoS};
+
+use fields::{Field, RecordFields, put_bytes, put_number, put_option};
 
 pub use fields::TEXT_BYTES_MAX;
 pub use image::{DeliveryStage, Outline, QueueEntry, RoutingImage, SessionImage, StoreImage, WillImage};
@@ -36,7 +40,7 @@ pub struct MessageRecord<'a> {
     /// Names it among all, for ever: a number is never used again.
     pub id: u64,
     /// Quality of service it was published with.
-    pub qos: u8,
+    pub qos: QoS,
     /// The flag it was published with.
     pub retain: bool,
     /// When the message expires, in milliseconds of the epoch.
@@ -56,21 +60,6 @@ impl<'a> MessageRecord<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Self, StoreError> {
         decode_message(&mut RecordFields::new(MESSAGE, payload))
     }
-}
-
-/// How a subscriber wants its messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WishRecord {
-    /// Highest quality of service.
-    pub qos: u8,
-    /// Not its own.
-    pub no_local: bool,
-    /// With the flag they were published with.
-    pub retain_as_published: bool,
-    /// While they wait, only the newest of each topic.
-    pub is_latest: bool,
-    /// Identifier of the subscription.
-    pub id: Option<u32>,
 }
 
 macro_rules! records {
@@ -166,7 +155,7 @@ records! {
         /// As the client wrote it.
         filter: &'a str,
         /// The options of the subscription.
-        wish: WishRecord,
+        wish: SubscriberOptions,
     }
     /// A subscription is over.
     6 Unsubscribed {
@@ -181,11 +170,11 @@ records! {
         place: u64,
         message: u64,
         /// Quality of service of the delivery.
-        qos: u8,
+        qos: QoS,
         /// Flag of the delivery.
         retain: bool,
         /// Identifiers of the subscriptions that want it.
-        ids: Vec<u32>,
+        ids: Vec<NonZeroU32>,
     }
     /// A message no longer waits: acknowledged, expired or dropped.
     8 Dequeued {
@@ -198,7 +187,7 @@ records! {
         session: u64,
         /// The message's place.
         place: u64,
-        packet_id: u16,
+        packet_id: PacketId,
     }
     /// The client has a QoS 2 message; only its identifier is still in use.
     10 Released {
@@ -209,12 +198,12 @@ records! {
     /// A QoS 2 message of the client was taken: one with this identifier is the same.
     11 InboundNoted {
         session: u64,
-        packet_id: u16,
+        packet_id: PacketId,
     }
     /// The identifier is free again.
     12 InboundReleased {
         session: u64,
-        packet_id: u16,
+        packet_id: PacketId,
     }
     /// A topic has a retained message.
     13 Retained {
@@ -290,7 +279,7 @@ records! {
         session: u64,
         /// The message's place.
         place: u64,
-        packet_id: u16,
+        packet_id: PacketId,
     }
     /// A QoS 2 message was taken from its publisher and is on its way to sessions elsewhere; it is kept until it is there.
     24 Routing {
@@ -345,7 +334,7 @@ impl Record<'_> {
 fn encode_message(message: &MessageRecord<'_>, out: &mut Vec<u8>) {
     put_number(out, message.id);
     let has_standing = if message.standing.is_some() { HAS_STANDING } else { 0 };
-    out.push(has_standing | message.qos << 1 | u8::from(message.retain));
+    out.push(has_standing | message.qos.bits() << 1 | u8::from(message.retain));
     put_option(out, message.expires_ms);
     put_number(out, message.origin);
     if let Some(standing) = message.standing {
@@ -363,7 +352,7 @@ fn decode_message<'a>(fields: &mut RecordFields<'a>) -> Result<MessageRecord<'a>
     let (qos, retain) = ((flags & !HAS_STANDING) >> 1, flags & 1 == 1);
     Ok(MessageRecord {
         id,
-        qos: check_qos(qos, fields)?,
+        qos: fields.qos(qos)?,
         retain,
         expires_ms: fields.option()?,
         origin: fields.number()?,

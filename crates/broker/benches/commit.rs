@@ -1,4 +1,4 @@
-//! What durability costs: `cargo bench -p tidegate-store [-- DIR]`, in a directory of the disk in question.
+//! What durability costs: `cargo bench -p tidegate-broker [-- DIR]`, in a directory of the disk in question.
 //!
 //! Messages per second (each a batch of the message and one queue's reference) that are synced before they are told, with
 //! 1, 16 and 256 under way, from two threads as two shards would; beside them the rate at which this disk syncs when nothing else is done, in rounds that take turns
@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use tidegate_broker::store_link::records::{MessageRecord, Record, StoreImage};
 use tidegate_store::disk::FsDisk;
-use tidegate_store::records::{MessageRecord, Record, StoreImage};
 use tidegate_store::{Durability, KeptBatch, Log, LogOptions, LogState, LogWriter, RecordBatch, WriterOptions};
+use tidegate_wire_mqtt::QoS;
 
 const PAYLOAD: usize = 100;
 const ROUND: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ fn message(id: u64) -> RecordBatch {
     let mut batch = RecordBatch::new();
     let message = MessageRecord {
         id,
-        qos: 1,
+        qos: QoS::AtLeastOnce,
         retain: false,
         expires_ms: None,
         origin: 1,
@@ -53,7 +54,8 @@ fn message(id: u64) -> RecordBatch {
         payload: &payload,
     };
     Record::Message(message).push_to(&mut batch).unwrap();
-    let queued = Record::Queued { session: 1, place: id, message: id, qos: 1, retain: false, ids: Vec::new() };
+    let queued =
+        Record::Queued { session: 1, place: id, message: id, qos: QoS::AtLeastOnce, retain: false, ids: Vec::new() };
     queued.push_to(&mut batch).unwrap();
     batch
 }

@@ -5,11 +5,10 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use tidegate_store::disk::sim::{Crash, SimDisk};
+use tidegate_store::{FileId, Log, LogOptions, LogState};
+
 use super::*;
-use crate::compact::LogState;
-use crate::disk::sim::{Crash, SimDisk};
-use crate::file::FileId;
-use crate::log::{Log, LogOptions};
 
 const TIME: std::ops::Range<u64> = 0..1 << 50;
 const TEXTS: [&str; 4] = ["", "a", "plant/7/temperature", "gerät/ü"];
@@ -18,9 +17,17 @@ fn text() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(&TEXTS[..])
 }
 
-fn wish() -> impl Strategy<Value = WishRecord> {
-    (0..3u8, any::<bool>(), any::<bool>(), any::<bool>(), option::of(any::<u32>())).prop_map(
-        |(qos, no_local, retain_as_published, is_latest, id)| WishRecord {
+fn qos() -> impl Strategy<Value = QoS> {
+    (0..3u8).prop_map(|bits| QoS::from_bits(bits).unwrap())
+}
+
+fn packet_id(ids: std::ops::RangeInclusive<u16>) -> impl Strategy<Value = PacketId> {
+    ids.prop_map(|id| PacketId::new(id).unwrap())
+}
+
+fn wish() -> impl Strategy<Value = SubscriberOptions> {
+    (qos(), any::<bool>(), any::<bool>(), any::<bool>(), option::of(any::<NonZeroU32>())).prop_map(
+        |(qos, no_local, retain_as_published, is_latest, id)| SubscriberOptions {
             qos,
             no_local,
             retain_as_published,
@@ -32,7 +39,7 @@ fn wish() -> impl Strategy<Value = WishRecord> {
 
 fn message() -> impl Strategy<Value = Record<'static>> {
     let payload = proptest::sample::select(vec![&b""[..], b"21.5", &[7; 300]]);
-    (1..9u64, 0..3u8, any::<bool>(), option::of(TIME), 0..4u64, option::of(TIME), text(), payload).prop_map(
+    (1..9u64, qos(), any::<bool>(), option::of(TIME), 0..4u64, option::of(TIME), text(), payload).prop_map(
         |(id, qos, retain, expires_ms, origin, standing, topic, payload)| {
             let properties: &[u8] = if retain { &[1, 2, 3] } else { &[] };
             let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
@@ -45,9 +52,15 @@ fn message() -> impl Strategy<Value = Record<'static>> {
 fn record() -> impl Strategy<Value = Record<'static>> {
     let (session, place, message_id) = (1..4u64, 1..7u64, 1..9u64);
     let queued =
-        (session.clone(), place.clone(), message_id.clone(), 0..3u8, any::<bool>(), vec(any::<u32>(), 0..3)).prop_map(
-            |(session, place, message, qos, retain, ids)| Record::Queued { session, place, message, qos, retain, ids },
-        );
+        (session.clone(), place.clone(), message_id.clone(), qos(), any::<bool>(), vec(any::<NonZeroU32>(), 0..3))
+            .prop_map(|(session, place, message, qos, retain, ids)| Record::Queued {
+                session,
+                place,
+                message,
+                qos,
+                retain,
+                ids,
+            });
     let s = || 1..4u64;
     prop_oneof![
         8 => message(),
@@ -61,11 +74,11 @@ fn record() -> impl Strategy<Value = Record<'static>> {
         2 => (s(), text(), wish()).prop_map(|(session, filter, wish)| Record::Subscribed { session, filter, wish }),
         1 => (s(), text()).prop_map(|(session, filter)| Record::Unsubscribed { session, filter }),
         5 => (s(), place.clone()).prop_map(|(session, place)| Record::Dequeued { session, place }),
-        5 => (s(), place.clone(), any::<u16>())
+        5 => (s(), place.clone(), packet_id(1..=u16::MAX))
             .prop_map(|(session, place, packet_id)| Record::Sent { session, place, packet_id }),
         4 => (s(), place).prop_map(|(session, place)| Record::Released { session, place }),
-        2 => (s(), 1..5u16).prop_map(|(session, packet_id)| Record::InboundNoted { session, packet_id }),
-        1 => (s(), 1..5u16).prop_map(|(session, packet_id)| Record::InboundReleased { session, packet_id }),
+        2 => (s(), packet_id(1..=4)).prop_map(|(session, packet_id)| Record::InboundNoted { session, packet_id }),
+        1 => (s(), packet_id(1..=4)).prop_map(|(session, packet_id)| Record::InboundReleased { session, packet_id }),
         2 => message_id.clone().prop_map(|message| Record::Routing { message }),
         2 => (message_id.clone(), 0..4u64).prop_map(|(message, session)| Record::Reached { message, session }),
         2 => (message_id.clone(), text()).prop_map(|(message, group)| Record::ReachedGroup { message, group }),
@@ -104,8 +117,17 @@ fn with_messages(records: Vec<Record<'static>>, so_far: &StoreImage) -> Vec<Reco
             let (topic, properties, payload) = ("added", &[][..], &b"payload"[..]);
             let (expires_ms, origin, standing) = (None, 0, Some(300));
             let retain = false;
-            let message =
-                MessageRecord { id, qos: 1, retain, expires_ms, origin, standing, topic, properties, payload };
+            let message = MessageRecord {
+                id,
+                qos: QoS::AtLeastOnce,
+                retain,
+                expires_ms,
+                origin,
+                standing,
+                topic,
+                properties,
+                payload,
+            };
             batch.push(Record::Message(message));
         }
     }
@@ -222,8 +244,17 @@ fn a_class_outlives_a_compaction() {
     let cases = cases.chain([(Some(0x83), 0x84), (Some(0x7f), 0x7f), (Some(0xff), 0xff)]);
     for (id, (standing, _)) in (1..).zip(cases.clone()) {
         let (retain, expires_ms, origin, topic, properties) = (false, None, 7, TEXTS[2], &[][..]);
-        let message =
-            MessageRecord { id, qos: 1, retain, expires_ms, origin, standing, topic, properties, payload: b"21.5" };
+        let message = MessageRecord {
+            id,
+            qos: QoS::AtLeastOnce,
+            retain,
+            expires_ms,
+            origin,
+            standing,
+            topic,
+            properties,
+            payload: b"21.5",
+        };
         Record::Message(message).push_to(&mut batch).unwrap();
         Record::Routing { message: id }.push_to(&mut batch).unwrap();
     }
@@ -243,7 +274,7 @@ fn a_class_outlives_a_compaction() {
 fn a_message_lives_as_long_as_somebody_needs_it() {
     let message = MessageRecord {
         id: 5,
-        qos: 1,
+        qos: QoS::AtLeastOnce,
         retain: true,
         expires_ms: None,
         origin: 0,
@@ -253,7 +284,14 @@ fn a_message_lives_as_long_as_somebody_needs_it() {
         payload: b"x",
     };
     let session = |session| Record::Session { session, client_id: "c", principal: None, expiry_s: None, ends_ms: None };
-    let queued = |session| Record::Queued { session, place: 1, message: 5, qos: 1, retain: false, ids: Vec::new() };
+    let queued = |session| Record::Queued {
+        session,
+        place: 1,
+        message: 5,
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        ids: Vec::new(),
+    };
     let mut batches = vec![vec![session(1), session(2), Record::Message(message), queued(1), queued(2)]];
     batches.push(vec![Record::Retained { topic: "t", message: 5 }]);
     assert!(apply_all(&batches).message(5).is_some());
