@@ -82,6 +82,10 @@ async fn act(args: &KpArgs) -> Result<()> {
             }
         }
         KpCommand::Update { sparql } => space.update(sparql).await.map_err(KpError)?,
+        KpCommand::Query { sparql } if is_update(sparql) => {
+            let wrong = anyhow::anyhow!("this changes data, and is no question:  tidegate kp update '…'");
+            return Err(wrong.context(Usage));
+        }
         KpCommand::Query { sparql } => {
             let mut out = std::io::stdout().lock();
             let order = columns(sparql);
@@ -93,6 +97,22 @@ async fn act(args: &KpArgs) -> Result<()> {
         KpCommand::Watch(how) => follow(&space, how, args.json, true).await?,
     }
     Ok(())
+}
+
+/// Whether a text is an update by the first word behind its prologue; who is wrong about that is told better by the parser.
+fn is_update(sparql: &str) -> bool {
+    let mut words = sparql.split_whitespace().map(str::to_ascii_uppercase);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "PREFIX" => drop((words.next(), words.next())),
+            "BASE" => drop(words.next()),
+            word => {
+                let starts = ["INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH"];
+                return starts.contains(&word.trim_end_matches('{'));
+            }
+        }
+    }
+    false
 }
 
 /// Triples in portions: the one of the command line, or the lines of standard input.
@@ -332,6 +352,17 @@ fn print_pacer(stats: &WatchStats, is_json: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_update_is_told_from_a_question() {
+        for update in ["INSERT DATA { <a> <b> 1 }", "prefix x: <y#> delete{ ?s ?p ?o } where { ?s ?p ?o }", "clear all"]
+        {
+            assert!(is_update(update), "{update}");
+        }
+        for question in ["SELECT * { ?s ?p ?o }", "PREFIX insert: <x#> ASK { insert:a ?p ?o }", "", "BASE"] {
+            assert!(!is_update(question), "{question}");
+        }
+    }
 
     #[test]
     fn columns_come_as_the_query_names_them() {
