@@ -43,6 +43,8 @@ pub const GROUP_MAX: usize = 1024;
 pub const GROUP_TIME: Duration = Duration::from_millis(5);
 /// When to come back if the disk fails: as often as it is tried again.
 pub const DISK_RETRY: Duration = Duration::from_secs(2);
+/// Requests that may join an evaluation under way: as many as wait together at most when every connection asks the same.
+pub const JOINED_RUNNING_MAX: usize = READINGS_MAX;
 /// Bytes of one answer, as it is sent.
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Bytes of all answers that are being made, sent or remembered.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
@@ -17,12 +16,13 @@ use crate::machine::cache::CachedRows;
 use crate::machine::front_desk::Side;
 use crate::machine::order::Taken;
 use crate::machine::request::{AnswerSource, Refused, ResponseBody, SpaceResponse};
+use crate::machine::running_queries::LateAsker;
 use crate::machine::task::Requester;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
 use crate::render;
 use crate::shared_state::{Shared, Task, lock};
-use crate::watcher::JobSlot;
+use crate::watcher::{JobSlot, WatchTerms};
 
 /// What is sent, by how it is written.
 type WrittenAnswers = Vec<(u128, Result<Bytes, Refused>)>;
@@ -55,7 +55,14 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     };
     let is_part = AtomicBool::new(false);
     let (began, job) = (shared.now(), JobSlot::new(Mutex::new(Some(job))));
-    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot, (&job, &is_part)));
+    let waiting = tasks.iter().map(|task| Arc::clone(&task.requester.progress)).collect();
+    let terms = WatchTerms::new(until, waiting);
+    // What has no name is nobody else's answer.
+    let names: Vec<u128> = tasks.iter().filter_map(|task| Some(task.name.as_ref()?.written)).collect();
+    let run =
+        (!names.is_empty()).then(|| lock(&shared.evaluating).begin(snapshot.version(), names, Arc::clone(&terms)));
+    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, terms, snapshot, (&job, &is_part)));
+    let late = run.map(|run| lock(&shared.evaluating).end(run)).unwrap_or_default();
     let is_well = evaluated.is_ok();
     let version = snapshot.version();
     let answers = evaluated.unwrap_or_else(|_| vec![(0, Err(Refused::Panicked))]);
@@ -80,6 +87,14 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
         let outcome = own.map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone());
         shared.reply(task, outcome.map(of));
     }
+    for LateAsker { asker, version } in late {
+        let hints = asker.hints.clone();
+        let source = AnswerSource::Shared;
+        let of = |bytes| SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source };
+        let own = answers.iter().find(|(written, _)| *written == written_name(&asker)).or(failed);
+        let outcome = own.map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone());
+        shared.reply(asker, outcome.map(of));
+    }
     is_well
 }
 
@@ -92,12 +107,11 @@ fn written_name(task: &Task) -> u128 {
 fn evaluate(
     shared: &Shared,
     tasks: &[Task],
-    until: Timestamp,
+    terms: Arc<Mutex<WatchTerms>>,
     snapshot: &Snapshot,
     (job, is_part): (&JobSlot, &AtomicBool),
 ) -> WrittenAnswers {
-    let waiting = tasks.iter().map(|task| Arc::clone(&task.requester.progress)).collect();
-    shared.watched(until, waiting, Some((Part::Reader, Some(job))), |cancel| {
+    shared.watched_by(terms, Some((Part::Reader, Some(job))), |cancel| {
         shared.probe(Part::Reader);
         if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
             return vec![(0, Err(Refused::busy(Duration::from_secs(1))))];

@@ -22,6 +22,7 @@ use crate::machine::front_desk::{FrontDesk, NextRead, NextWrite, Offered, Side};
 use crate::machine::order::{Job, Taken};
 use crate::machine::request::{AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::machine::task::Requester;
+use crate::machine::running_queries::RunningQueries;
 use crate::machine::writer::WriterWait;
 use crate::memory::{TextCharge, Texts};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
@@ -30,7 +31,7 @@ use crate::parsers::Parsers;
 use crate::progress::RequestProgress;
 use crate::service::{SystemChance, random};
 use crate::watch::SpaceWatch;
-use crate::watcher::WatchedWork;
+use crate::watcher::{WatchTerms, WatchedWork};
 
 /// A request on its way.
 pub(crate) type Task = machine::task::PendingRequest<ReplyTo, Arc<NotificationOutlet>>;
@@ -97,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     pub(crate) kps: KpDirectory,
     pub(crate) watch: SpaceWatch,
+    /// Questions that are being evaluated. No other lock but that of the cache is taken while this one is held.
+    pub(crate) evaluating: Mutex<RunningQueries<Task, Arc<Mutex<WatchTerms>>>>,
     /// The version of the last change that was, or is about to be, confirmed.
     pub(crate) version: AtomicU64,
     /// Bytes of answers that exist.
@@ -152,6 +155,7 @@ impl Shared {
             held: Arc::default(),
             seed,
             time_max: admission.time_max,
+            evaluating: Mutex::default(),
             panics: Panics::default(),
             restarts: AtomicU64::new(0),
             subscribers_made: AtomicU64::new(0),
@@ -203,6 +207,7 @@ impl Shared {
             Offered::Waits(Side::Write) => self.writer.notify_one(),
             Offered::Refused(task, refused) => drop(self.reply(task, Err(refused))),
         }
+        let Some(task) = self.join_running(task, &asker) else { return };
         self.reply_late(late);
     }
 
@@ -214,6 +219,21 @@ impl Shared {
     /// Whether the space serves, begins anew, or has given up.
     pub(crate) fn condition(&self) -> Condition {
         Condition::of_code(self.condition.load(Ordering::SeqCst))
+    }
+
+    /// Has a question answered with an equal one that is being evaluated, on data that are those of now for it; gives it
+    /// back if there is none.
+    fn join_running(&self, mut task: Task, asker: &RequestOrigin) -> Option<Task> {
+        let is_running = task.name.as_ref().is_some_and(|name| lock(&self.evaluating).is_running(name));
+        if !is_running {
+            return Some(task);
+        }
+        task.hints = lock(&self.desk).front.hints(self.now(), &task, &asker.caller);
+        let name = task.name.clone()?;
+        let unchanged = |at| lock(&self.cache).unchanged_at(&name.footprint, at);
+        let extend =
+            |terms: &mut Arc<Mutex<WatchTerms>>, task: &Task| lock(terms).extend(task.until, &task.requester.progress);
+        lock(&self.evaluating).join(&name, task, unchanged, extend).err()
     }
 
     /// Why nobody is served at the moment.

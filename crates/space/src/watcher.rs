@@ -21,12 +21,41 @@ use crate::shared_state::{Shared, lock};
 pub(crate) struct WatchedWork {
     number: u64,
     token: CancelToken,
-    until: Timestamp,
-    /// Who waits for it; empty if it is done for its own sake.
-    waiting: Vec<Arc<RequestProgress>>,
+    terms: Arc<Mutex<WatchTerms>>,
     /// What it is done on, if that can be given up.
     on: Option<On>,
     state: WatchState,
+}
+
+/// For how long, and for whom, something goes on.
+#[derive(Debug)]
+pub(crate) struct WatchTerms {
+    until: Timestamp,
+    /// Who waits for it; empty if it is done for its own sake.
+    waiting: Vec<Arc<RequestProgress>>,
+    is_cancelled: bool,
+}
+
+impl WatchTerms {
+    pub(crate) fn new(until: Timestamp, waiting: Vec<Arc<RequestProgress>>) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { until, waiting, is_cancelled: false }))
+    }
+
+    /// One more waits for it; false if it was told to end.
+    pub(crate) fn extend(&mut self, until: Timestamp, waiting: &Arc<RequestProgress>) -> bool {
+        if !self.is_cancelled {
+            self.until = self.until.max(until);
+            self.waiting.push(Arc::clone(waiting));
+        }
+        !self.is_cancelled
+    }
+
+    /// Whether it is to end now, and whether that is because nobody waits.
+    fn end(&mut self, now: Timestamp) -> Option<bool> {
+        let is_unwanted = !self.waiting.is_empty() && self.waiting.iter().all(|progress| progress.is_gone());
+        self.is_cancelled = now >= self.until || is_unwanted;
+        self.is_cancelled.then_some(is_unwanted)
+    }
 }
 
 /// A job in the order of readers. Whoever ends it takes it out: the reader, or the watcher if the reader is given up.
@@ -71,6 +100,16 @@ impl Shared {
         on: Option<(Part, Option<&JobSlot>)>,
         work: impl FnOnce(CancelToken) -> T,
     ) -> T {
+        self.watched_by(WatchTerms::new(until, waiting), on, work)
+    }
+
+    /// The same, where others may join.
+    pub(crate) fn watched_by<T>(
+        &self,
+        terms: Arc<Mutex<WatchTerms>>,
+        on: Option<(Part, Option<&JobSlot>)>,
+        work: impl FnOnce(CancelToken) -> T,
+    ) -> T {
         let token = CancelToken::default();
         let on = on.zip(seat()).map(|((part, job), seat)| On { part, seat, job: job.cloned(), began: self.now() });
         let mut desk = lock(&self.desk);
@@ -81,7 +120,7 @@ impl Shared {
         }
         desk.begun += 1;
         let number = desk.begun;
-        desk.running.push(WatchedWork { number, token: token.clone(), until, waiting, on, state: WatchState::Wanted });
+        desk.running.push(WatchedWork { number, token: token.clone(), terms, on, state: WatchState::Wanted });
         let is_asleep = self.is_watcher_asleep.swap(false, Ordering::Relaxed);
         drop(desk);
         if is_asleep {
@@ -156,8 +195,7 @@ impl WatchedWork {
     fn look(&mut self, now: Timestamp, shared: &Shared) -> Option<On> {
         match self.state {
             WatchState::Wanted => {
-                let is_unwanted = !self.waiting.is_empty() && self.waiting.iter().all(|progress| progress.is_gone());
-                if now >= self.until || is_unwanted {
+                if let Some(is_unwanted) = lock(&self.terms).end(now) {
                     self.token.cancel();
                     self.state = WatchState::Cancelled(now);
                     shared.counts.cancelled(if is_unwanted { Cancelled::Abandoned } else { Cancelled::Time });

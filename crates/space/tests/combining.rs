@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex};
 
 use proptest::prelude::*;
 use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParserOutput};
-use tidegate_graph::{GraphSpace, Query, QueryAnswer, QueryLimits, SpaceLimits, Update};
+use tidegate_graph::{GraphSpace, Query, QueryAnswer, QueryLimits, Snapshot, SpaceLimits, Update};
 use tidegate_space::{
-    AnswerSource, Form, RequestOrigin, ResponseBody, Service, SpaceHandle, SpaceRequest, SpaceResponse,
+    AnswerSource, Form, Part, Probe, RequestOrigin, ResponseBody, Service, ServiceOptions, SpaceHandle, SpaceRequest,
+    SpaceResponse,
 };
 
 /// What is asked, as templates: `?a` to `?d` stand for names, `<urn:1>` and the like for terms.
@@ -59,8 +61,11 @@ type Rows = Vec<BTreeMap<String, String>>;
 
 /// What a plain evaluation gives, sorted.
 fn evaluated(space: &GraphSpace, query: &Query) -> Rows {
-    let snapshot = space.snapshot();
-    let QueryAnswer::Rows(rows) = query.run(&snapshot, &QueryLimits::default()).unwrap() else { panic!("no rows") };
+    evaluated_on(&space.snapshot(), query)
+}
+
+fn evaluated_on(snapshot: &Snapshot, query: &Query) -> Rows {
+    let QueryAnswer::Rows(rows) = query.run(snapshot, &QueryLimits::default()).unwrap() else { panic!("no rows") };
     let names = rows.variables().to_vec();
     let row = |row: tidegate_graph::Row| {
         let fields = names.iter().zip(row.iter());
@@ -207,4 +212,152 @@ fn those_who_wait_together_each_get_their_own_columns() {
         }
     }
     assert!(sources["Fresh"] < 10 * 24 / 2, "{sources:?}");
+}
+
+/// Lets an evaluation go on when it is told to.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<(usize, usize)>,
+    moved: Condvar,
+}
+
+impl Gate {
+    /// So many more may go on.
+    fn open(&self, more: usize) {
+        self.state.lock().unwrap().0 += more;
+        self.moved.notify_all();
+    }
+
+    /// Waits until so many evaluations have begun.
+    fn until_begun(&self, count: usize) {
+        let state = self.state.lock().unwrap();
+        drop(self.moved.wait_while(state, |(_, begun)| *begun < count).unwrap());
+    }
+
+    fn begun(&self) -> usize {
+        self.state.lock().unwrap().1
+    }
+}
+
+impl Probe for Gate {
+    fn at(&self, _: Part) {}
+
+    fn at_rendering(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.moved.notify_all();
+        let mut state = self.moved.wait_while(state, |(free, _)| *free == 0).unwrap();
+        state.0 -= 1;
+    }
+}
+
+fn gated() -> (Arc<Gate>, Service) {
+    let gate = Arc::new(Gate::default());
+    let probe: Arc<dyn Probe> = Arc::<Gate>::clone(&gate);
+    let service = Service::start_by(&ServiceOptions { probe: Some(probe), ..ServiceOptions::default() }).unwrap();
+    (gate, service)
+}
+
+fn changed(handle: &SpaceHandle, text: &str) {
+    let update = Update::parse(text, &QueryLimits::default()).unwrap();
+    ask(handle, SpaceRequest::Update(Box::new(update)));
+}
+
+#[test]
+fn who_asks_what_is_being_evaluated_joins_it_unless_something_was_changed_since() {
+    let (gate, service) = gated();
+    let (handle, json) = (service.handle(), QueryResultsFormat::Json);
+    let start = |text: &str| handle.start(question(text, json), RequestOrigin::new(0, None));
+    let text = "SELECT ?s ?o { ?s <urn:p0> ?o }";
+    changed(&handle, "INSERT DATA { <urn:1> <urn:p0> 1 }");
+    let first = start(text);
+    gate.until_begun(1);
+    changed(&handle, "INSERT DATA { <urn:1> <urn:p1> 1 }");
+    // It does not read that: whoever asks the same has its answer.
+    let joined: Vec<_> = (0..5).map(|_| start(text)).collect();
+    changed(&handle, "INSERT DATA { <urn:2> <urn:p0> 2 }");
+    let late = start(text);
+    gate.until_begun(2);
+    gate.open(2);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut rows = |waiting: tidegate_space::PendingReply| {
+        let response = runtime.block_on(waiting.answer()).unwrap();
+        (answered(bytes(&response), json).1.len(), response.source, response.version)
+    };
+    let (first, joined, late) = (rows(first), joined.into_iter().map(&mut rows).collect::<Vec<_>>(), rows(late));
+    assert_eq!((first.0, first.1), (1, AnswerSource::Fresh));
+    assert!(joined.iter().all(|it| (it.0, it.1) == (1, AnswerSource::Shared) && it.2 > first.2), "{joined:?}");
+    assert_eq!((late.0, late.1), (2, AnswerSource::Fresh), "a change that was confirmed before is seen");
+    assert_eq!(gate.begun(), 2);
+}
+
+#[test]
+fn an_evaluation_goes_on_for_whoever_has_joined_it() {
+    let (gate, service) = gated();
+    let (handle, json) = (service.handle(), QueryResultsFormat::Json);
+    changed(&handle, "INSERT DATA { <urn:1> <urn:p0> 1 }");
+    let hasty = RequestOrigin::new(0, Some(std::time::Duration::from_millis(50)));
+    let first = handle.start(question(TEMPLATES[0], json), hasty);
+    gate.until_begun(1);
+    let joined = handle.start(question(TEMPLATES[0], json), RequestOrigin::new(0, None));
+    drop(first);
+    // Long after the first one's time is over, and it has gone.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    gate.open(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let response = runtime.block_on(joined.answer()).unwrap();
+    assert_eq!((response.source, gate.begun()), (AnswerSource::Shared, 1));
+}
+
+#[derive(Clone, Debug)]
+enum Moment {
+    Change(bool, u8, u8),
+    Ask(usize, usize),
+    Open,
+}
+
+fn moments() -> impl Strategy<Value = Vec<Moment>> {
+    let change = (any::<bool>(), 0..3u8, 0..2u8).prop_map(|(is_insert, s, p)| Moment::Change(is_insert, s, p));
+    let ask = (0..6usize, 0..2usize).prop_map(|(which, names)| Moment::Ask(which, names));
+    prop::collection::vec(prop_oneof![2 => change, 5 => ask, 2 => Just(Moment::Open)], 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Questions are evaluated slowly, changes are confirmed meanwhile, others ask the same, under other names, or a part.
+    #[test]
+    fn nobody_is_answered_with_data_from_before_it_asked(moments in moments()) {
+        let (gate, service) = gated();
+        let (handle, limits) = (service.handle(), QueryLimits::default());
+        let mut model = GraphSpace::new(1, SpaceLimits::default());
+        let mut states = vec![model.snapshot()];
+        let mut asked = Vec::new();
+        for moment in moments {
+            match moment {
+                Moment::Change(is_insert, s, p) => {
+                    let verb = if is_insert { "INSERT" } else { "DELETE" };
+                    let text = format!("{verb} DATA {{ <urn:{s}> <urn:p{p}> {s} }}");
+                    model.update(&Update::parse(&text, &limits).unwrap(), &limits).unwrap();
+                    changed(&handle, &text);
+                    states.push(model.snapshot());
+                }
+                Moment::Ask(which, names) => {
+                    let text = renamed(TEMPLATES[which], names);
+                    let query = question(&text, QueryResultsFormat::Json);
+                    asked.push((text, states.len() - 1, handle.start(query, RequestOrigin::new(0, None))));
+                }
+                Moment::Open => gate.open(1),
+            }
+        }
+        gate.open(asked.len());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        for (text, since, waiting) in asked {
+            let response = runtime.block_on(waiting.answer()).unwrap();
+            let (_, rows) = answered(bytes(&response), QueryResultsFormat::Json);
+            let query = Query::parse(&text, &limits).unwrap();
+            let is_right = states[since..].iter().any(|state| evaluated_on(state, &query) == rows);
+            prop_assert!(is_right, "{} {:?}: {:?}", text, response.source, rows);
+        }
+    }
 }

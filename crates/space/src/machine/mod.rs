@@ -16,6 +16,7 @@ pub(crate) mod query_name;
 pub(crate) mod request;
 pub(crate) mod request_queue;
 #[cfg(test)]
+pub(crate) mod running_queries;
 mod simulation;
 pub(crate) mod standing;
 pub(crate) mod subscription_registry;
