@@ -48,6 +48,7 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
     }
     if let Some(space) = process.space() {
         parts::space(&mut page, &space.counts(), space.watch().standing());
+        parts::delegation(&mut page, space.watch().delegated());
         parts::space_work(&mut page, &space.times(), &space.cancelled(), &space.ssap());
     }
     parts::certificates(&mut page, certificates);

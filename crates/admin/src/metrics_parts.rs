@@ -3,6 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use tidegate_control::Spread;
+use tidegate_space::DelegationCounts;
 use tidegate_store::{Health, SyncTimes, WriterMetrics};
 
 use crate::entrance::EntranceCounts;
@@ -44,6 +45,18 @@ pub(crate) fn space(page: &mut MetricsPage, counts: &[(&'static str, &'static st
     page.counter("sparql_coalesced", "Answers that were worked out for somebody else.", shared);
     page.gauge("standing_queries", "Queries that stand.", standing.0 as u64);
     page.counter("notifications", "Changes that subscribers of standing queries were told.", standing.1);
+}
+
+/// Who brings changes of standing queries to their subscribers.
+pub(crate) fn delegation(page: &mut MetricsPage, counts: DelegationCounts) {
+    let help = "Subscriptions whose clients check by themselves, because the smart space has too much to do.";
+    page.gauge("delegated_subscriptions", help, counts.delegated as u64);
+    let help = "Subscriptions whose clients accept to check by themselves.";
+    page.gauge("delegable_subscriptions", help, counts.accepting as u64);
+    let help = "How often a subscription was handed over to its client, and taken back.";
+    let moves = page.family("delegations", MetricKind::Counter, help);
+    moves.put([("move", "handed-over")], counts.handed_over);
+    moves.put([("move", "taken-back")], counts.taken_back);
 }
 
 /// How long requests took, by kind; why evaluations were ended; what became of SSAP requests.

@@ -42,6 +42,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
         .collect();
     let (running, answer_bytes) = space.load();
     let (standing, notifications) = space.watch().standing();
+    let delegation = space.watch().delegated();
     Ok(json_of(&json!({
         "is_on": true,
         "condition": space.condition().name(),
@@ -57,6 +58,9 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
         "coalescing_ratio": view::rounded(answered as f64 / evaluated.max(1) as f64),
         "standing_queries": standing,
         "notifications": notifications,
+        "delegated_subscriptions": delegation.delegated,
+        "delegable_subscriptions": delegation.accepting,
+        "delegations": delegation.handed_over,
     })))
 }
 

@@ -325,7 +325,8 @@ fn print_pacer(stats: &WatchStats, is_json: bool) -> Result<()> {
             "stretch": pacer.stretch, "congested": pacer.congested, "loss_rate": pacer.loss_rate, "burst": pacer.burst,
             "live": stats.is_live, "rows": stats.rows, "notifications": counts.notifications, "checks": counts.checks,
             "answered": counts.answered, "denied": counts.denied, "failed": counts.failed, "gaps": counts.gaps,
-            "losses": counts.losses, "away": counts.away}});
+            "losses": counts.losses, "away": counts.away, "delegations": counts.delegations,
+            "delegated_ms": stats.delegated.map(|every| every.as_millis())}});
         writeln!(out, "{told}")?;
     } else {
         writeln!(
@@ -333,7 +334,11 @@ fn print_pacer(stats: &WatchStats, is_json: bool) -> Result<()> {
             "# {} {}  AST {:.2} s  RBT {:.2} s  stretch {:.2}{}  losses {:.4}/s  checks {} ({} denied, {} failed)  \
              notified {}  lost {}",
             pacer.level,
-            if stats.is_live { "live" } else { "away" },
+            match stats.delegated {
+                Some(every) => format!("delegated, every {:.1} s", every.as_secs_f64()),
+                None if stats.is_live => "live".to_owned(),
+                None => "away".to_owned(),
+            },
             pacer.ast.as_secs_f64(),
             pacer.rbt.as_secs_f64(),
             pacer.stretch,

@@ -69,7 +69,7 @@ impl Error {
 impl From<BrokerRefusal> for Error {
     fn from(refusal: BrokerRefusal) -> Self {
         match refusal {
-            BrokerRefusal::Busy(hints) => Self::Busy { retry_after: hints.retry_after, hints: Box::new(hints) },
+            BrokerRefusal::Busy(hints) => Self::Busy { retry_after: hints.retry_after, hints },
             BrokerRefusal::Denied(words) => Self::Denied(words),
             BrokerRefusal::Rejected(words) => Self::Rejected(words),
             BrokerRefusal::Unsupported(words) => Self::Unsupported(words),

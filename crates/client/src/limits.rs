@@ -21,6 +21,10 @@ pub const GRACE: Duration = Duration::from_secs(1);
 /// No advice to come back makes a subscription or a connection wait longer: a little more than what a broker of ours says
 /// at most.
 pub const HINT_MAX: Duration = Duration::from_secs(300);
+/// The shortest and the longest time between two checks that a broker can ask for when it hands a subscription over.
+pub const DELEGATED_MIN: Duration = Duration::from_millis(10);
+/// See [`DELEGATED_MIN`].
+pub const DELEGATED_MAX: Duration = Duration::from_secs(300);
 /// First window of coming back.
 pub const COMEBACK_MIN: Duration = Duration::from_millis(100);
 /// Widest window of coming back.

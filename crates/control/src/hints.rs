@@ -28,6 +28,27 @@ pub struct Hints {
     pub ticket: Option<Ticket>,
     /// `pace-spread-ms`: fetch after a random time up to this.
     pub spread: Option<Duration>,
+    /// `pace-delegate`: whether this subscription is pushed, or its client checks every `interval`.
+    pub delegate: Option<Delegate>,
+}
+
+/// Who brings the changes of a subscription to its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delegate {
+    /// The client fetches them: the broker pushes nothing until it says otherwise.
+    Check,
+    /// The broker brings them, as it usually does.
+    Push,
+}
+
+impl Delegate {
+    /// The word on the wire.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Push => "push",
+        }
+    }
 }
 
 /// What a client tells the broker with a request.
@@ -48,6 +69,9 @@ pub struct Asks {
     pub client: Option<Box<str>>,
     /// `pace-class`: the class as which it would like to be served.
     pub class: Option<Box<str>>,
+    /// `pace-delegate: accept`: the client checks by itself while the broker asks it to. Who does not say so is always
+    /// pushed to.
+    pub delegate: bool,
 }
 
 /// What a client understands beyond waiting.
@@ -79,6 +103,10 @@ impl Hints {
             "pace-retry-after-ms" => take(&mut self.retry_after, millis(text)),
             "pace-ticket" => take(&mut self.ticket, text.parse().ok()),
             "pace-spread-ms" => take(&mut self.spread, millis(text)),
+            "pace-delegate" => {
+                let words = [Delegate::Check, Delegate::Push];
+                take(&mut self.delegate, words.into_iter().find(|delegate| delegate.word() == text))
+            }
             _ => HintRead::Unknown,
         }
     }
@@ -95,6 +123,7 @@ impl Hints {
             ("pace-retry-after-ms", self.retry_after.map(text_of)),
             ("pace-ticket", self.ticket.map(|ticket| ticket.to_string())),
             ("pace-spread-ms", self.spread.map(text_of)),
+            ("pace-delegate", self.delegate.map(|delegate| delegate.word().to_string())),
         ] {
             if let Some(text) = text {
                 pair(name, text);
@@ -105,8 +134,16 @@ impl Hints {
 
 impl Asks {
     /// The names of all pairs, for whoever has to look for them.
-    pub const NAMES: [&str; 7] =
-        ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket", "pace-accept", "pace-client", "pace-class"];
+    pub const NAMES: [&str; 8] = [
+        "pace-deadline-ms",
+        "pace-want-ms",
+        "pace-version",
+        "pace-ticket",
+        "pace-accept",
+        "pace-client",
+        "pace-class",
+        "pace-delegate",
+    ];
 
     /// Takes one pair of texts.
     pub fn read(&mut self, name: &str, text: &str) -> HintRead {
@@ -118,6 +155,11 @@ impl Asks {
             "pace-accept" => take(&mut self.accept, (text == "ticket").then_some(Accept::Ticket)),
             "pace-client" => take(&mut self.client, name_of(text)),
             "pace-class" => take(&mut self.class, name_of(text)),
+            "pace-delegate" if text == "accept" => {
+                self.delegate = true;
+                HintRead::Taken
+            }
+            "pace-delegate" => HintRead::Malformed,
             _ => HintRead::Unknown,
         }
     }
@@ -132,6 +174,7 @@ impl Asks {
             ("pace-accept", self.accept.map(|Accept::Ticket| "ticket".to_string())),
             ("pace-client", self.client.as_deref().map(ToString::to_string)),
             ("pace-class", self.class.as_deref().map(ToString::to_string)),
+            ("pace-delegate", self.delegate.then(|| "accept".to_string())),
         ] {
             if let Some(text) = text {
                 pair(name, text);
@@ -188,6 +231,7 @@ mod tests {
             retry_after: Some(Duration::from_millis(u64::MAX)),
             ticket: Some(Ticket { slot: Timestamp::from_nanos(77), mac: u64::MAX }),
             spread: Some(Duration::from_millis(1)),
+            delegate: Some(Delegate::Check),
         };
         let mut again = Hints::default();
         hints.write(|name, text| assert_eq!(again.read(name, &text), HintRead::Taken, "{name}={text}"));
@@ -201,6 +245,7 @@ mod tests {
             accept: Some(Accept::Ticket),
             client: Some("lamp-1".into()),
             class: Some("service".into()),
+            delegate: true,
         };
         let mut names = Vec::new();
         asks.write(|name, _| names.push(name));
@@ -218,6 +263,8 @@ mod tests {
             assert_eq!(hints.read("pace-stretch", text), HintRead::Malformed, "{text:?}");
             assert_eq!(hints.read("pace-ticket", text), HintRead::Malformed, "{text:?}");
             assert_eq!(Asks::default().read("pace-accept", text), HintRead::Malformed, "{text:?}");
+            assert_eq!(Asks::default().read("pace-delegate", text), HintRead::Malformed, "{text:?}");
+            assert_eq!(hints.read("pace-delegate", text), HintRead::Malformed, "{text:?}");
         }
         for text in ["", "a b", "\u{e9}", "a\nb", &"x".repeat(NAME_BYTES_MAX + 1)] {
             assert_eq!(Asks::default().read("pace-client", text), HintRead::Malformed, "{text:?}");

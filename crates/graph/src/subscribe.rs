@@ -131,6 +131,18 @@ impl GraphSpace {
         Ok(known.poll(&self.limits.queue))
     }
 
+    /// The same, with all changes that wait as one.
+    pub fn poll_all(&mut self, subscriber: SubscriberId) -> Result<Option<SubscriberEvent>, GraphError> {
+        let known = self.subscribers.get_mut(&subscriber.0).ok_or(GraphError::Unknown)?;
+        Ok(known.poll_all(&self.limits.queue))
+    }
+
+    /// How often the result has changed since what the subscriber was told last.
+    pub fn changes_waiting(&self, subscriber: SubscriberId) -> Option<u64> {
+        let known = self.subscribers.get(&subscriber.0)?;
+        Some(self.standing.entry(known.query)?.journal.last().saturating_sub(known.last_change()?))
+    }
+
     /// What a subscriber missed after the notification of this number. The answer takes the place of all that waits.
     pub fn check(&mut self, subscriber: SubscriberId, since: u64) -> Result<CatchUp, GraphError> {
         let known = self.subscribers.get(&subscriber.0).ok_or(GraphError::Unknown)?;

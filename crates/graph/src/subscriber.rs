@@ -88,13 +88,21 @@ impl Subscriber {
         if self.pending.len() <= limits.pending_max && self.rows <= limits.rows_max {
             return;
         }
+        self.merge();
+        if self.rows > limits.rows_max {
+            self.pending.clear();
+            (self.rows, self.gap) = (0, true);
+        }
+    }
+
+    /// All that waits becomes one, or nothing if it cancels itself out.
+    fn merge(&mut self) {
+        let Some((change, version)) = self.pending.back().map(|last| (last.change, last.version)) else { return };
         let merged = ResultDelta::merged(
             self.pending.drain(..).map(|pending| pending.delta).collect::<Vec<_>>().iter().map(Arc::as_ref),
         );
         self.rows = merged.len();
-        if self.rows > limits.rows_max {
-            (self.rows, self.gap) = (0, true);
-        } else if !merged.is_empty() {
+        if !merged.is_empty() {
             self.pending.push_back(PendingDelta { delta: Arc::new(merged), change, version });
         }
     }
@@ -125,6 +133,19 @@ impl Subscriber {
             version: next.version,
             delta: next.delta,
         }))
+    }
+
+    /// The same, with everything that waits as one notification.
+    pub(crate) fn poll_all(&mut self, limits: &QueueLimits) -> Option<SubscriberEvent> {
+        if !self.gap && self.pending.len() > 1 {
+            self.merge();
+        }
+        self.poll(limits)
+    }
+
+    /// The change that the last notification led to.
+    pub(crate) fn last_change(&self) -> Option<u64> {
+        self.told.back().map(|(_, change)| *change)
     }
 
     fn remember(&mut self, change: u64, limits: &QueueLimits) {
@@ -182,6 +203,22 @@ mod tests {
         }
         assert_eq!(state, moved(0, 100).added);
         assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
+    }
+
+    #[test]
+    fn who_asks_for_all_of_it_gets_one_notification() {
+        let limits = QueueLimits::default();
+        let mut subscriber = Subscriber::new(0, 0);
+        assert_eq!(subscriber.poll_all(&limits), None);
+        for n in 1..=5 {
+            subscriber.push(&moved(n - 1, n), n, n, &limits);
+        }
+        let Some(SubscriberEvent::Changed(all)) = subscriber.poll_all(&limits) else { panic!("nothing") };
+        assert_eq!((all.sequence, all.version, &*all.delta), (1, 5, &*moved(0, 5)));
+        assert_eq!((subscriber.last_change(), subscriber.rows, subscriber.poll_all(&limits)), (Some(5), 0, None));
+        subscriber.push(&moved(5, 6), 6, 6, &limits);
+        subscriber.push(&moved(6, 5), 7, 7, &limits);
+        assert_eq!(subscriber.poll_all(&limits), None, "it is as it was");
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod parsers;
 mod persistence;
 mod places;
 mod progress;
+mod pulse;
 mod reader;
 mod render;
 mod sepa;
@@ -44,6 +45,7 @@ pub use change::WrittenChange;
 pub use counts::OUTCOMES;
 pub use kps::{KpCounts, KpReport};
 pub use machine::condition::Condition;
+pub use machine::delegation::{DelegationConfig, DelegationCounts};
 pub use machine::notification::SpaceNotification;
 pub use machine::request::{
     AnswerSource, Begun, Form, Refused, RequestOrigin, ResponseBody, ResumePoint, SpaceResponse, Subscribed, Watched,

@@ -68,6 +68,11 @@ pub trait Probe: std::fmt::Debug + Send + Sync {
 
     /// Called before an answer is written.
     fn at_rendering(&self) {}
+
+    /// How long what comes is said to have to wait, in place of what is measured.
+    fn wait(&self) -> Option<std::time::Duration> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -124,7 +124,8 @@ impl SepaSubscription {
     }
 
     /// The first one. Whoever came back is told whether it is what was missed, or the whole result again.
-    pub(crate) fn begin(&self, begun: &Begun, is_return: bool) -> String {
+    /// Whoever is to go on checking is told how often.
+    pub(crate) fn begin(&self, begun: &Begun, is_return: bool, hints: &Hints) -> String {
         let (mut told, is_missed) = match begun {
             Begun::Whole(baseline) => (self.told(baseline.sequence, &baseline.rows, &[]), false),
             Begun::Missed { sequence, delta, .. } => (self.told(*sequence, &delta.added, &delta.removed), true),
@@ -132,6 +133,7 @@ impl SepaSubscription {
         if is_return {
             told["resumed"] = is_missed.into();
         }
+        say_delegation(&mut told, hints);
         json!({ "notification": told }).to_string()
     }
 
@@ -145,6 +147,13 @@ impl SepaSubscription {
         let alias = self.alias.as_deref().map(|alias| format!(r#","alias":{}"#, Value::from(alias)));
         let alias = alias.unwrap_or_default();
         format!(r#"{{"notification":{{"spuid":{spuid}{alias},"sequence":{sequence},{rows}}}}}"#)
+    }
+
+    /// Nothing is new, but who brings what will be: said with the number of the last change.
+    pub(crate) fn delegated(&self, sequence: u64, hints: &Hints) -> String {
+        let mut told = self.told(sequence, &[], &[]);
+        say_delegation(&mut told, hints);
+        json!({ "notification": told }).to_string()
     }
 
     fn told(&self, sequence: u64, added: &[Row], removed: &[Row]) -> Value {
@@ -173,6 +182,13 @@ impl SepaSubscription {
             told["alias"] = alias.as_str().into();
         }
         json!({ "unsubscribed": told }).to_string()
+    }
+}
+
+fn say_delegation(told: &mut Value, hints: &Hints) {
+    if hints.delegate.is_some() {
+        let words = Hints { delegate: hints.delegate, interval: hints.interval, ..Hints::default() };
+        words.write(|name, text| told[name] = text.into());
     }
 }
 

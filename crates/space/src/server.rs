@@ -138,7 +138,9 @@ impl SpaceListeners {
         let (tls_http, tls_ssap) = (secure("https", https), secure("ssaps", ssaps));
         let plain = |listener: Option<TcpListener>| listener.map(|listener| (listener, None));
         let [sepa_http, sepa_ws] = bound.sepa;
+        let shared = Arc::clone(&handle.shared);
         let begin = async move || {
+            tokio::spawn(async move { shared.pulse.listen(|| shared.now()).await });
             // What is served is the same at all of them.
             for (listener, tls) in [plain(bound.http), plain(sepa_http), plain(sepa_ws), tls_http].into_iter().flatten()
             {

@@ -24,6 +24,7 @@ use crate::drafter;
 use crate::evaluator;
 use crate::limits::{BEGUN_GRACE, GRACE, INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
 use crate::machine::condition::{Condition, PAUSE_MIN, Restarts};
+use crate::machine::delegation::DelegationConfig;
 use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
 use crate::memory::{MemoryBudget, Texts};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
@@ -119,6 +120,8 @@ pub struct ServiceOptions {
     pub limits: SpaceLimits,
     /// How long requests of each class may wait.
     pub admission: SpaceAdmission,
+    /// How many subscriptions may be handed over to their clients under load.
+    pub delegation: DelegationConfig,
     /// The memory budget of the process.
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// The first pause before the space begins anew after a fault; each further one is twice as long.
@@ -130,7 +133,8 @@ pub struct ServiceOptions {
 impl Default for ServiceOptions {
     fn default() -> Self {
         let (limits, admission) = (SpaceLimits::default(), SpaceAdmission::default());
-        Self { limits, admission, budget: None, restart_pause: PAUSE_MIN, probe: None }
+        let delegation = DelegationConfig::default();
+        Self { limits, admission, delegation, budget: None, restart_pause: PAUSE_MIN, probe: None }
     }
 }
 
@@ -254,6 +258,7 @@ impl Service {
     fn run(opened: Option<OpenedSpace>, again: Reopen, options: &ServiceOptions) -> io::Result<Self> {
         let seed = (u64::from_le_bytes(random()), u64::from_le_bytes(random()));
         let mut shared = Shared::new(seed, &options.admission).ok_or(io::ErrorKind::InvalidInput)?;
+        shared.delegation = options.delegation;
         (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(options.budget.clone()));
         if let Some(opened) = &opened {
             let version = opened.restored.space.version();

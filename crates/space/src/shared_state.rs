@@ -18,17 +18,19 @@ use crate::kps::KpDirectory;
 use crate::machine;
 use crate::machine::cache::Cache;
 use crate::machine::condition::Condition;
+use crate::machine::delegation::{DelegationConfig, DelegationTerms};
 use crate::machine::front_desk::{FrontDesk, NextRead, NextWrite, Offered, Side};
 use crate::machine::order::{Job, Taken};
 use crate::machine::request::{AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
-use crate::machine::task::Requester;
 use crate::machine::running_queries::RunningQueries;
+use crate::machine::task::Requester;
 use crate::machine::writer::WriterWait;
 use crate::memory::{TextCharge, Texts};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::panics::{Panics, Part, Probe};
 use crate::parsers::Parsers;
 use crate::progress::RequestProgress;
+use crate::pulse::DoorPulse;
 use crate::service::{SystemChance, random};
 use crate::watch::SpaceWatch;
 use crate::watcher::{WatchTerms, WatchedWork};
@@ -119,6 +121,10 @@ pub(crate) struct Shared {
     pub(crate) parsers: Parsers,
     pub(crate) texts: Arc<Texts>,
     pub(crate) probe: Option<Arc<dyn Probe>>,
+    /// How long the doors take to get to what they are told.
+    pub(crate) pulse: DoorPulse,
+    /// How many subscriptions may be delegated.
+    pub(crate) delegation: DelegationConfig,
     origin: Instant,
 }
 
@@ -148,6 +154,7 @@ impl Shared {
             is_watcher_asleep: AtomicBool::new(false),
             supervisor: Condvar::new(),
             cache: Mutex::new(Cache::new(0)),
+            evaluating: Mutex::default(),
             counts: Counts::default(),
             kps: KpDirectory::default(),
             watch: SpaceWatch::default(),
@@ -155,7 +162,6 @@ impl Shared {
             held: Arc::default(),
             seed,
             time_max: admission.time_max,
-            evaluating: Mutex::default(),
             panics: Panics::default(),
             restarts: AtomicU64::new(0),
             subscribers_made: AtomicU64::new(0),
@@ -164,6 +170,8 @@ impl Shared {
             parsers: Parsers::default(),
             texts: Arc::default(),
             probe: None,
+            pulse: DoorPulse::default(),
+            delegation: DelegationConfig::default(),
             origin: Instant::now(),
         })
     }
@@ -181,8 +189,10 @@ impl Shared {
         let until = began + asker.patience;
         let (accepts_partial, client) = (asker.accepts_partial, asker.caller.client);
         let (check, name) = (ask.check_name(name.as_ref(), client, asker.is_check), name.map(Box::new));
+        let delegation = DelegationTerms::new(asker.accepts_delegation, asker.caller.standing);
         let hints = Hints::default();
-        let mut task = Task { ask, class, name, began, until, accepts_partial, check, client, hints, requester };
+        let mut task =
+            Task { ask, class, name, began, until, accepts_partial, check, client, delegation, hints, requester };
         if let Some(refused) = self.unavailable() {
             self.reply(task, Err(refused));
             return;
@@ -197,6 +207,7 @@ impl Shared {
             // What may be a part is nobody else's answer.
             task.name = None;
         }
+        let Some(task) = self.join_running(task, &asker) else { return };
         let mut desk = lock(&self.desk);
         let offered = desk.front.offer(self.now(), task, shape, &asker.caller, &mut SystemChance);
         // Also when this one is refused: its coming may have ended the wait of others.
@@ -207,18 +218,7 @@ impl Shared {
             Offered::Waits(Side::Write) => self.writer.notify_one(),
             Offered::Refused(task, refused) => drop(self.reply(task, Err(refused))),
         }
-        let Some(task) = self.join_running(task, &asker) else { return };
         self.reply_late(late);
-    }
-
-    pub(crate) fn control(&self, control: Control) {
-        lock(&self.desk).front.control(control);
-        self.writer.notify_one();
-    }
-
-    /// Whether the space serves, begins anew, or has given up.
-    pub(crate) fn condition(&self) -> Condition {
-        Condition::of_code(self.condition.load(Ordering::SeqCst))
     }
 
     /// Has a question answered with an equal one that is being evaluated, on data that are those of now for it; gives it
@@ -234,6 +234,16 @@ impl Shared {
         let extend =
             |terms: &mut Arc<Mutex<WatchTerms>>, task: &Task| lock(terms).extend(task.until, &task.requester.progress);
         lock(&self.evaluating).join(&name, task, unchanged, extend).err()
+    }
+
+    pub(crate) fn control(&self, control: Control) {
+        lock(&self.desk).front.control(control);
+        self.writer.notify_one();
+    }
+
+    /// Whether the space serves, begins anew, or has given up.
+    pub(crate) fn condition(&self) -> Condition {
+        Condition::of_code(self.condition.load(Ordering::SeqCst))
     }
 
     /// Why nobody is served at the moment.
@@ -303,14 +313,22 @@ impl Shared {
     }
 
     /// Waits for what the writer is to do; none when the service ends.
-    pub(crate) fn next_write(&self, hold: WriterWait, has_piece: bool) -> Option<Next> {
+    /// Not longer than until then, if that is said.
+    pub(crate) fn next_write(&self, hold: WriterWait, has_piece: bool, look: Option<Timestamp>) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
             let next = desk.front.next_write(self.now(), hold, has_piece);
             self.reply_late(desk.front.drain(Side::Write));
             match next {
                 Next::End => return None,
-                Next::Wait(None) => desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner),
+                Next::Wait(None) => match look.map(|look| look.since(self.now())) {
+                    None => desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner),
+                    Some(Duration::ZERO) => return Some(next),
+                    Some(time) => {
+                        let waited = self.writer.wait_timeout(desk, time);
+                        desk = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    }
+                },
                 Next::Wait(Some(time)) => {
                     let waited = self.writer.wait_timeout(desk, time);
                     let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -322,6 +340,16 @@ impl Shared {
                 next => return Some(next),
             }
         }
+    }
+
+    /// How long what comes now has to wait: at the writer, or until the doors have a moment for it.
+    pub(crate) fn wait_of_late(&self) -> Duration {
+        if let Some(wait) = self.probe.as_ref().and_then(|probe| probe.wait()) {
+            return wait;
+        }
+        let now = self.now();
+        let at_writer = lock(&self.desk).front.write_backlog(now);
+        at_writer.max(self.pulse.beat(now))
     }
 
     /// Waits for a question and the data to answer it from; none when the service ends.

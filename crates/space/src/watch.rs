@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tidegate_graph::CancelToken;
 
 use crate::limits::{SLOW, SLOW_SHOWN_MAX, STANDING_SHOWN_MAX};
+use crate::machine::delegation::DelegationCounts;
 use crate::notifications::SpaceRequest;
 
 /// The evaluations and standing queries of a space, for an operator.
@@ -16,6 +17,7 @@ use crate::notifications::SpaceRequest;
 pub struct SpaceWatch {
     lists: Mutex<Lists>,
     notifications: AtomicU64,
+    delegation: Mutex<DelegationCounts>,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +131,15 @@ impl SpaceWatch {
         (lists.standing.len() + lists.standing_more, self.notifications.load(Ordering::Relaxed))
     }
 
+    /// Subscriptions that are handed over to their clients, and how often that was done.
+    pub fn delegated(&self) -> DelegationCounts {
+        *self.delegation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn delegation(&self, counts: DelegationCounts) {
+        *self.delegation.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+    }
+
     /// The first of those that stand.
     pub fn standing_list(&self) -> Vec<StandingQueryInfo> {
         let show = |(number, it): (&u64, &StandingEntry)| {
@@ -182,6 +193,9 @@ impl SpaceWatch {
         let mut lists = self.lists();
         lists.standing.clear();
         lists.standing_more = 0;
+        drop(lists);
+        let before = self.delegated();
+        self.delegation(DelegationCounts { delegated: 0, accepting: 0, ..before });
     }
 
     pub(crate) fn subscribed(&self, number: u64, text: Box<str>) {

@@ -33,6 +33,7 @@ impl WriterThread {
         shared: Arc<Shared>,
     ) -> Self {
         let machine = Writer::new(space, rules, keep.is_some().then_some(StoreHealth::Fine));
+        let machine = machine.with_delegation(&shared.delegation);
         Self { machine, keep, shared }
     }
 
@@ -47,7 +48,9 @@ impl WriterThread {
     }
 
     fn live(&mut self) {
-        while let Some(next) = self.shared.next_write(self.machine.hold(), self.machine.has_piece()) {
+        loop {
+            let (hold, has_piece) = (self.machine.hold(), self.machine.has_piece());
+            let Some(next) = self.shared.next_write(hold, has_piece, self.machine.poll_look()) else { break };
             let now = self.shared.now();
             match next {
                 Next::Snapshot => self.shared.show(self.machine.visible()),
@@ -64,6 +67,10 @@ impl WriterThread {
                 Next::Look => self.look(),
                 Next::Control(Control::Idle) => self.machine.handle_idle(),
                 Next::Wait(_) | Next::End => {}
+            }
+            if self.machine.poll_look().is_some_and(|look| now >= look) {
+                let counts = self.machine.look(now, self.shared.wait_of_late());
+                self.shared.watch.delegation(counts);
             }
             self.act();
         }

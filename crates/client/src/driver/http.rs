@@ -200,7 +200,9 @@ impl HttpResponse {
             return Err(Error::Lost(io::Error::other(words)));
         }
         Err(match self.status {
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => BrokerRefusal::Busy(self.hints()),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                BrokerRefusal::Busy(Box::new(self.hints()))
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BrokerRefusal::Denied(words),
             StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED | StatusCode::METHOD_NOT_ALLOWED => {
                 BrokerRefusal::Unsupported(words)

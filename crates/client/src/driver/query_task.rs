@@ -240,6 +240,11 @@ impl QueryTask {
                 {
                     return;
                 }
+                if let (Some(since), Endpoint::Http(_)) = (since, &*endpoint)
+                    && self.sockets.ask_missed(id, attempt, what.clone(), since, asks.clone())
+                {
+                    return;
+                }
                 // Nobody can tell what was missed: the whole result shows it.
                 let checks = Arc::clone(&self.checks);
                 tokio::spawn(async move {

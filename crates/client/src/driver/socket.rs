@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use tidegate_control::hints::{Asks, Hints};
+use tidegate_control::hints::{Asks, Delegate, Hints};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -52,10 +52,21 @@ struct SocketOrder {
     wish: Option<SubscribeRequest>,
 }
 
+/// A request without an answer.
+#[derive(Clone, Copy)]
+struct AskedRequest {
+    id: WatchId,
+    attempt: Attempt,
+    /// What was missed on the subscription of this attempt is asked; it goes on.
+    of: Option<Attempt>,
+}
+
 /// A subscription that is asked for.
 struct SubscribeRequest {
     what: SpaceQuery,
     resume: Option<(Attempt, u64)>,
+    /// It stands, and only what was missed is wanted.
+    is_check: bool,
     asks: Asks,
 }
 
@@ -82,12 +93,26 @@ impl SocketPool {
         // Room for everybody to come and to leave. If there is none all the same, the attempt times out.
         if lane
             .orders
-            .try_send(SocketOrder { id, attempt, wish: Some(SubscribeRequest { what, resume, asks }) })
+            .try_send(SocketOrder { id, attempt, wish: Some(SubscribeRequest { what, resume, is_check: false, asks }) })
             .is_ok()
         {
             lane.load += 1;
             self.at.insert((id, attempt), place);
         }
+    }
+
+    /// Asks what was missed on a subscription that stands; false if that cannot be asked now.
+    pub(crate) fn ask_missed(
+        &mut self,
+        id: WatchId,
+        attempt: Attempt,
+        what: SpaceQuery,
+        since: (Attempt, u64),
+        asks: Asks,
+    ) -> bool {
+        let Some(lane) = self.at.get(&(id, since.0)).and_then(|place| self.lanes.get(*place)) else { return false };
+        let wish = Some(SubscribeRequest { what, resume: Some(since), is_check: true, asks });
+        lane.orders.try_send(SocketOrder { id, attempt, wish }).is_ok()
     }
 
     /// This one stands; what was before is not needed any more.
@@ -149,8 +174,8 @@ struct SocketTask {
     kp: KpHeaders,
     orders: mpsc::Receiver<SocketOrder>,
     news: mpsc::Sender<News>,
-    /// Subscriptions without an answer, by alias.
-    asked: BTreeMap<String, (WatchId, Attempt)>,
+    /// Requests without an answer, by alias.
+    asked: BTreeMap<String, AskedRequest>,
     /// Those that stand, by the broker's name.
     live: BTreeMap<String, (WatchId, Attempt)>,
     /// Those that stood on the connection before.
@@ -270,9 +295,9 @@ impl SocketTask {
 
     async fn obey(&mut self, socket: &mut Socket, order: SocketOrder) -> Result<(), Error> {
         let SocketOrder { id, attempt, wish } = order;
-        let Some(SubscribeRequest { what, resume, asks }) = wish else {
+        let Some(SubscribeRequest { what, resume, is_check, asks }) = wish else {
             self.past.remove(&(id, attempt));
-            self.asked.retain(|_, asked| *asked != (id, attempt));
+            self.asked.retain(|_, asked| (asked.id, asked.attempt) != (id, attempt));
             let name = self.live.iter().find(|(_, live)| **live == (id, attempt)).map(|(name, _)| name.clone());
             let Some(name) = name else { return Ok(()) };
             self.live.remove(&name);
@@ -282,9 +307,15 @@ impl SocketTask {
             Ok(text) => {
                 let alias = format!("{}.{}", id.0, attempt.0);
                 let name = resume.and_then(|(before, last)| Some((self.name_of(id, before)?, last)));
+                if is_check && name.is_none() {
+                    // It is gone meanwhile, and whoever asks hears that, too.
+                    let _ = self.news.send((id, Err((attempt, Error::Closed)))).await;
+                    return Ok(());
+                }
+                let of = resume.map(|(before, _)| before).filter(|_| is_check);
                 let resume = name.as_ref().map(|(name, last)| (name.as_str(), *last));
                 let wish = sepa::subscribe(&text, &alias, resume, &asks);
-                self.asked.insert(alias, (id, attempt));
+                self.asked.insert(alias, AskedRequest { id, attempt, of });
                 say(socket, Message::text(wish)).await
             }
             Err(error) => {
@@ -297,9 +328,22 @@ impl SocketTask {
     async fn hear(&mut self, socket: &mut Socket, text: &str) -> Result<(), Error> {
         let news = match sepa::read(text)? {
             None => return Ok(()),
-            Some(SepaInput::Notification { spuid, alias, sequence, delta, resumed, spread }) => {
+            Some(SepaInput::Notification { spuid, alias, sequence, delta, resumed, hints }) => {
                 let asked = alias.as_ref().and_then(|alias| self.asked.remove(alias));
-                if let Some((id, attempt)) = asked {
+                let every = hints.interval.filter(|_| hints.delegate == Some(Delegate::Check));
+                if let Some(AskedRequest { id, attempt, of: Some(live) }) = asked {
+                    if resumed {
+                        (id, Ok(Input::Missed { attempt, sequence, delta, hints: *hints }))
+                    } else {
+                        // There is another subscription now, of which nothing is known: begin anew.
+                        self.live.retain(|_, standing| *standing != (id, live));
+                        let failure = ExchangeFailure::Failed(None);
+                        let _ = self.news.send((id, Ok(Input::Refused { attempt, failure }))).await;
+                        let ended = Input::Ended { attempt: live, hints: Hints::default() };
+                        let _ = self.news.send((id, Ok(ended))).await;
+                        return say(socket, Message::text(sepa::unsubscribe(&spuid))).await;
+                    }
+                } else if let Some(AskedRequest { id, attempt, of: None }) = asked {
                     self.past.retain(|(of, _), _| *of != id);
                     self.live.insert(spuid, (id, attempt));
                     let input = if resumed {
@@ -307,9 +351,18 @@ impl SocketTask {
                     } else {
                         Input::Subscribed { attempt, sequence, rows: delta.added }
                     };
-                    (id, Ok(input))
+                    if every.is_some() {
+                        let _ = self.news.send((id, Ok(input))).await;
+                        (id, Ok(Input::Delegated { attempt, sequence, every }))
+                    } else {
+                        (id, Ok(input))
+                    }
                 } else if let Some((id, attempt)) = self.live.get(&spuid).copied() {
-                    (id, Ok(Input::Changed { attempt, sequence: Some(sequence), delta, spread }))
+                    if hints.delegate.is_some() {
+                        (id, Ok(Input::Delegated { attempt, sequence, every }))
+                    } else {
+                        (id, Ok(Input::Changed { attempt, sequence: Some(sequence), delta, spread: hints.spread }))
+                    }
                 } else {
                     // Nobody wants it any more.
                     return say(socket, Message::text(sepa::unsubscribe(&spuid))).await;
@@ -322,7 +375,8 @@ impl SocketTask {
             Some(SepaInput::Refused { alias, refusal }) => {
                 // Some brokers do not repeat the alias; if only one request is open, it is that one.
                 let alias = alias.or_else(|| self.asked.keys().next().filter(|_| self.asked.len() == 1).cloned());
-                let Some((id, attempt)) = alias.and_then(|alias| self.asked.remove(&alias)) else { return Ok(()) };
+                let asked = alias.and_then(|alias| self.asked.remove(&alias));
+                let Some(AskedRequest { id, attempt, .. }) = asked else { return Ok(()) };
                 (id, Err((attempt, refusal.into())))
             }
         };
@@ -340,7 +394,8 @@ impl SocketTask {
     async fn lose(&mut self, delay: Duration) {
         let hints = Hints { retry_after: Some(delay), ..Hints::default() };
         self.past.extend(self.live.iter().map(|(name, of)| (*of, name.clone())));
-        let all = std::mem::take(&mut self.asked).into_values().chain(std::mem::take(&mut self.live).into_values());
+        let asked = std::mem::take(&mut self.asked).into_values().map(|asked| (asked.id, asked.attempt));
+        let all = asked.chain(std::mem::take(&mut self.live).into_values());
         for (id, attempt) in all {
             let _ = self.news.send((id, Ok(Input::Ended { attempt, hints: hints.clone() }))).await;
         }

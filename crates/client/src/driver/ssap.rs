@@ -129,8 +129,16 @@ impl SsapEndpoint {
     }
 
     fn polite<'a>(&self, asks: &'a Asks) -> &'a Asks {
-        const NOTHING: &Asks =
-            &Asks { deadline: None, want: None, version: None, ticket: None, accept: None, client: None, class: None };
+        const NOTHING: &Asks = &Asks {
+            deadline: None,
+            want: None,
+            version: None,
+            ticket: None,
+            accept: None,
+            client: None,
+            class: None,
+            delegate: false,
+        };
         if self.is_plain.load(Ordering::Relaxed) { NOTHING } else { asks }
     }
 
@@ -214,6 +222,9 @@ impl SsapEndpoint {
             match heard {
                 Ok(SsapInput::Changed { sequence, delta, spread }) => {
                     tell.input(Input::Changed { attempt, sequence, delta, spread }).await;
+                }
+                Ok(SsapInput::Delegated { sequence, every }) => {
+                    tell.input(Input::Delegated { attempt, sequence, every }).await;
                 }
                 Ok(SsapInput::Ended(hints)) => return tell.input(Input::Ended { attempt, hints }).await,
                 Ok(SsapInput::Confirmed { transaction, answer }) => {

@@ -64,6 +64,11 @@ pub enum EventKind {
         /// What it would like the interval to be.
         interval: Option<Duration>,
     },
+    /// The broker has handed the subscription over, and asks for a check so often; or it notifies again.
+    Delegated {
+        /// How often.
+        every: Option<Duration>,
+    },
     /// Whoever reads these was too slow: so many are not told.
     Missed(u64),
 }
@@ -84,6 +89,7 @@ impl EventKind {
             Input::Resumed { .. } => Self::Resumed,
             Input::Whole { .. } | Input::Fresh { .. } => Self::CheckAnswered { is_short: false },
             Input::Missed { .. } | Input::NotModified { .. } => Self::CheckAnswered { is_short: true },
+            Input::Delegated { every, .. } => Self::Delegated { every: *every },
             Input::Ended { .. } => Self::Cut,
             Input::Refused { failure: ExchangeFailure::Denied(hints), .. } => Self::refused(hints),
             Input::Refused { failure: ExchangeFailure::Unsupported, .. } | Input::Changed { .. } => return None,

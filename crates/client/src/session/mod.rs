@@ -19,7 +19,7 @@ use crate::prelude::*;
 #[derive(Clone, Debug, PartialEq)]
 pub enum BrokerRefusal {
     /// Too busy: come back later.
-    Busy(Hints),
+    Busy(Box<Hints>),
     /// Not allowed.
     Denied(String),
     /// The request makes no sense to it.

@@ -1,7 +1,5 @@
 //! The messages of a WebSocket, in SEPA's shapes, as a client writes and reads them.
 
-use core::time::Duration;
-
 use serde_json::{Value, json};
 use tidegate_control::hints::{Asks, Hints};
 
@@ -25,8 +23,8 @@ pub enum SepaInput {
         delta: Delta,
         /// The first one after a return: whether it is what was missed, or the whole result.
         resumed: bool,
-        /// `pace-spread-ms`.
-        spread: Option<Duration>,
+        /// What is said about pace.
+        hints: Box<Hints>,
     },
     /// A subscription is over.
     Unsubscribed {
@@ -73,7 +71,7 @@ pub fn read(text: &str) -> Result<Option<SepaInput>, BrokerRefusal> {
             None => Ok(Vec::<Row>::new()),
         };
         let delta = Delta { added: rows("addedResults")?, removed: rows("removedResults")? };
-        let spread = hints_of(told).spread;
+        let hints = Box::new(hints_of(told));
         let resumed = told.get("resumed").and_then(Value::as_bool) == Some(true);
         return Ok(Some(SepaInput::Notification {
             spuid,
@@ -81,7 +79,7 @@ pub fn read(text: &str) -> Result<Option<SepaInput>, BrokerRefusal> {
             sequence,
             delta,
             resumed,
-            spread,
+            hints,
         }));
     }
     if let Some(told) = message.get("unsubscribed") {
@@ -92,8 +90,8 @@ pub fn read(text: &str) -> Result<Option<SepaInput>, BrokerRefusal> {
         let words = word(&message, "error_description").map_or(error.clone(), |more| format!("{error}: {more}"));
         let code = message.get("status_code").and_then(Value::as_u64).unwrap_or(500);
         let refusal = match code {
-            429 | 503 => BrokerRefusal::Busy(hints_of(&message)),
-            _ if error == "too_many_requests" => BrokerRefusal::Busy(hints_of(&message)),
+            429 | 503 => BrokerRefusal::Busy(Box::new(hints_of(&message))),
+            _ if error == "too_many_requests" => BrokerRefusal::Busy(Box::new(hints_of(&message))),
             401 | 403 => BrokerRefusal::Denied(words),
             501 => BrokerRefusal::Unsupported(words),
             400..=499 => BrokerRefusal::Rejected(words),
@@ -123,6 +121,8 @@ fn hints_of(message: &Value) -> Hints {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::session::row::literal_row;
 
@@ -134,11 +134,14 @@ mod tests {
         let delta = Delta { added: vec![literal_row("o", "off")], removed: Vec::new() };
         let spuid = "sepa://subscription/3756".to_owned();
         let alias = Some("lamp1".into());
-        let told = SepaInput::Notification { spuid, alias, sequence: 0, delta, resumed: false, spread: None };
+        let told = SepaInput::Notification { spuid, alias, sequence: 0, delta, resumed: false, hints: Box::default() };
         assert_eq!(read(text), Ok(Some(told)));
         let busy = r#"{"error":"too_many_requests","status_code":500,"pace-retry-after-ms":70}"#;
         let hints = Hints { retry_after: Some(Duration::from_millis(70)), ..Hints::default() };
-        assert_eq!(read(busy), Ok(Some(SepaInput::Refused { alias: None, refusal: BrokerRefusal::Busy(hints) })));
+        assert_eq!(
+            read(busy),
+            Ok(Some(SepaInput::Refused { alias: None, refusal: BrokerRefusal::Busy(Box::new(hints)) }))
+        );
         assert_eq!(read(r#"{"ping":1}"#), Ok(None));
     }
 

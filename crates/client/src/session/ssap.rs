@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use tidegate_control::hints::{Asks, Hints};
+use tidegate_control::hints::{Asks, Delegate, Hints};
 use tidegate_wire_ssap::{
     Kind, ReceivedReply, SEQUENCE_MAX, Scanned, Scanner, SsapFault, SsapMessage, SsapRequest, SsapResults, Status,
     Transaction, Triple, TripleNode, read_triples,
@@ -71,6 +71,13 @@ pub enum SsapInput {
         delta: Delta,
         /// `pace-spread-ms`.
         spread: Option<Duration>,
+    },
+    /// Who brings changes from now on.
+    Delegated {
+        /// The number of the last notification, which goes on after 9999.
+        sequence: u64,
+        /// How often to ask; none if it is notified again.
+        every: Option<Duration>,
     },
     /// The subscription of this connection is over.
     Ended(Hints),
@@ -147,6 +154,10 @@ impl SsapReader {
         Ok(match (header.kind(), header.transaction()) {
             (Some(Kind::Indication), Some(Transaction::Subscribe)) => {
                 let sequence = reply.sequence()?.map(|number| self.number(number.into()));
+                if let Some(delegate) = hints.delegate {
+                    let every = hints.interval.filter(|_| delegate == Delegate::Check);
+                    return Ok(Some(SsapInput::Delegated { sequence: sequence.unwrap_or(0), every }));
+                }
                 let rows = |name: &str| match reply.inside(name) {
                     Some(inside) => read(inside).map(|(rows, _)| rows),
                     None => Ok(Vec::new()),
@@ -191,6 +202,7 @@ fn hints_of(message: &SsapMessage<'_>) -> Result<Hints, SsapFault> {
         "pace-retry-after-ms",
         "pace-ticket",
         "pace-spread-ms",
+        "pace-delegate",
     ] {
         if let Some(text) = message.text(name)? {
             hints.read(name, text.trim());
@@ -207,7 +219,9 @@ fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed
     };
     match Status::of(&status) {
         Some(Status::Success) => {}
-        Some(Status::OutOfResources | Status::Closing | Status::Reset) => return Ok(Err(BrokerRefusal::Busy(hints))),
+        Some(Status::OutOfResources | Status::Closing | Status::Reset) => {
+            return Ok(Err(BrokerRefusal::Busy(Box::new(hints))));
+        }
         Some(Status::AccessDenied) => return Ok(Err(BrokerRefusal::Denied(words()))),
         Some(Status::NotImplemented) => return Ok(Err(BrokerRefusal::Unsupported(words()))),
         Some(Status::KpError | Status::KpRequest | Status::Incomplete | Status::Syntax) => {
@@ -318,7 +332,7 @@ mod tests {
               name=\"pace-retry-after-ms\">250</parameter></SSAP_message><SSAP_message>x</SSAP_message>",
         );
         let hints = Hints { retry_after: Some(Duration::from_millis(250)), ..Hints::default() };
-        let answer = Err(BrokerRefusal::Busy(hints));
+        let answer = Err(BrokerRefusal::Busy(Box::new(hints)));
         assert_eq!(listener.hear(), Some(Ok(SsapInput::Confirmed { transaction: 3, answer })));
         assert!(matches!(listener.hear(), Some(Err(BrokerRefusal::Nonsense(_)))));
     }

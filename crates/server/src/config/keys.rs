@@ -185,6 +185,8 @@ keys! {
         Restart check_policy: PolicyWord = PolicyWord(admission().check.policy);
         /// Work that may wait before such a question, as time.
         Restart check_delay_max: Span<1, 60_000> = Span(admission().check.delay_max);
+        /// Share of the subscriptions of clients that accept it which may be handed over to checks of their own while the smart space has too much to do, in percent; 0 switches that off.
+        Restart delegation_max: WholeNumber<0, 100> = WholeNumber(100);
         /// Pages of other sites that may use the doors of the smart space through a browser, by origin.
         Reload origins: Origins = Origins::default();
     }

@@ -230,6 +230,8 @@ impl Worker {
                 self.standing.insert(id, (rule, version));
                 self.publish(rule, chain, &delta);
             }
+            // Maps accept no delegation.
+            SpaceNotification::Delegated { .. } => {}
             SpaceNotification::Ended(why) => {
                 self.standing.remove(&id);
                 self.counts.lost(Loss::EmitMissed);

@@ -52,7 +52,7 @@ pub(super) async fn serve(
     let (answered, ()) = ask_text(&door, (bytes, Class::Check, asker), work).await?;
     let ResponseBody::Subscribed(subscribed) = &answered.answer else { return Err(Refused::Closing.into()) };
     let alias = parameters.one("alias")?.map(str::to_owned);
-    let text = SepaSubscription::new(subscribed, alias).begin(&subscribed.begun, is_return);
+    let text = SepaSubscription::new(subscribed, alias).begin(&subscribed.begun, is_return, &answered.hints);
     let mut response = json_of(text);
     response.headers_mut().insert("pace-version", HeaderValue::from(answered.version));
     announce(&answered.hints, response.headers_mut());

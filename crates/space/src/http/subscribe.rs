@@ -25,7 +25,7 @@ use super::{HttpState, asks};
 use crate::access_policy::{AccessPolicy, KpIdentity};
 use crate::counts::ConnectionKind;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
-use crate::machine::notification::SpaceNotification;
+use crate::machine::notification::{SpaceNotification, delegation_hints};
 use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse, Watched};
 use crate::machine::request_queue::Caller;
 use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
@@ -175,7 +175,8 @@ impl Socket {
             Ok(SepaRequest::Subscribe(mut wanted)) => {
                 let (asks, alias, is_return) = (&wanted.asks, wanted.alias.take(), wanted.seen.is_some());
                 let caller = self.caller(asks);
-                let (asker, bytes) = (RequestOrigin::new(0, asks.deadline).of(caller), wanted.sparql.len());
+                let asker = RequestOrigin::new(0, asks.deadline).of(caller).with_delegation(asks.delegate);
+                let bytes = wanted.sparql.len();
                 let (outlet, class) = (Some(Arc::clone(&self.outlet)), Class::Subscribe);
                 let reading = self.handle.read(bytes, class, asker, move |limits| match wanted.query(limits) {
                     Ok(query) => {
@@ -203,9 +204,9 @@ impl Socket {
     fn answer(&mut self, asked: PendingSubscribe, outcome: Result<SpaceResponse, Refused>) {
         let PendingSubscribe { alias, is_return } = asked;
         match outcome {
-            Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), .. }) => {
+            Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), hints, .. }) => {
                 let subscription = SepaSubscription::new(&subscribed, alias);
-                self.say(subscription.begin(&subscribed.begun, is_return));
+                self.say(subscription.begin(&subscribed.begun, is_return, &hints));
                 self.subscriptions.insert(subscribed.id.0, subscription);
             }
             Ok(_) => self.say(SepaError::refused(&Refused::Closing, alias.as_deref()).text()),
@@ -228,6 +229,10 @@ impl Socket {
         match told {
             SpaceNotification::Changed { sequence, delta, .. } => {
                 let text = subscription.notification(sequence, &delta);
+                self.say(text);
+            }
+            SpaceNotification::Delegated { sequence, every } => {
+                let text = subscription.delegated(sequence, &delegation_hints(every));
                 self.say(text);
             }
             SpaceNotification::Ended(error) => {

@@ -187,6 +187,11 @@ impl<R: Requester, C> FrontDesk<R, C> {
         Class::ALL.iter().flat_map(of_class).filter(|(_, _, number)| *number > 0).collect()
     }
 
+    /// How long a change that comes now would wait.
+    pub(crate) fn write_backlog(&self, now: Timestamp) -> Duration {
+        self.writers.backlog(now)
+    }
+
     pub(crate) fn control(&mut self, control: Control<C>) {
         self.controls.push_back(control);
     }

@@ -8,6 +8,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod condition;
+pub(crate) mod delegation;
 pub(crate) mod front_desk;
 pub(crate) mod notification;
 pub(crate) mod order;
@@ -15,9 +16,9 @@ pub(crate) mod piece_turns;
 pub(crate) mod query_name;
 pub(crate) mod request;
 pub(crate) mod request_queue;
-#[cfg(test)]
 pub(crate) mod running_queries;
-mod simulation;
+#[cfg(test)]
+pub(crate) mod simulation;
 pub(crate) mod standing;
 pub(crate) mod subscription_registry;
 pub(crate) mod task;

@@ -1,7 +1,9 @@
 //! What a subscriber is told.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tidegate_control::hints::{Delegate, Hints};
 use tidegate_graph::GraphError;
 
 use crate::change::WrittenChange;
@@ -18,6 +20,19 @@ pub enum SpaceNotification {
         /// The rows that entered and left the result.
         delta: Arc<WrittenChange>,
     },
+    /// Nothing new, but who brings it from now on. It has no number of its own.
+    Delegated {
+        /// The number of the last change that was told.
+        sequence: u64,
+        /// How often its client is to ask what it missed; none if it is pushed again.
+        every: Option<Duration>,
+    },
     /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.
     Ended(Option<GraphError>),
+}
+
+/// Who brings the changes of a subscription, in words of pace.
+pub(crate) fn delegation_hints(every: Option<Duration>) -> Hints {
+    let delegate = if every.is_some() { Delegate::Check } else { Delegate::Push };
+    Hints { delegate: Some(delegate), interval: every, ..Hints::default() }
 }

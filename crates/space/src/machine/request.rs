@@ -152,19 +152,28 @@ pub struct RequestOrigin {
     pub accepts_partial: bool,
     /// It says which version it has: a later one of the same KP about the same makes this one out of date.
     pub is_check: bool,
+    /// Whether its client checks by itself while it is asked to, instead of being told of changes.
+    pub accepts_delegation: bool,
 }
 
 impl RequestOrigin {
     /// Somebody with these rights. Its time can only be less than the usual.
     pub fn new(scope: u64, patience: Option<Duration>) -> Self {
         let patience = patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX);
-        Self { scope, patience, caller: Caller::default(), accepts_partial: false, is_check: false }
+        let caller = Caller::default();
+        Self { scope, patience, caller, accepts_partial: false, is_check: false, accepts_delegation: false }
     }
 
     /// The same, by this caller.
     #[must_use]
     pub fn of(self, caller: Caller) -> Self {
         Self { caller, ..self }
+    }
+
+    /// The same, and this is whether its client checks by itself while it is asked to.
+    #[must_use]
+    pub fn with_delegation(self, accepts_delegation: bool) -> Self {
+        Self { accepts_delegation, ..self }
     }
 }
 

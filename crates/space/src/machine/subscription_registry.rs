@@ -51,6 +51,11 @@ impl<C> RegisteredSubscription<C> {
         self.told
     }
 
+    /// The last number it was told.
+    pub(crate) fn told(&self) -> u64 {
+        self.told
+    }
+
     /// The graph's number of what was told last.
     pub(crate) fn last(&self) -> u64 {
         self.sequence_of(self.told).unwrap_or(0)

@@ -4,6 +4,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::Class;
 use tidegate_control::hints::Hints;
 
+use super::delegation::DelegationTerms;
 use super::query_name::QueryName;
 use super::request::SpaceRequest;
 
@@ -38,6 +39,8 @@ pub(crate) struct PendingRequest<R, C> {
     pub(crate) check: Option<u64>,
     /// Whose it is, for whoever asks why.
     pub(crate) client: u64,
+    /// Whether a subscription may be handed over to its client, and how soon.
+    pub(crate) delegation: DelegationTerms,
     /// What its client is told about pace.
     pub(crate) hints: Hints,
     pub(crate) requester: R,

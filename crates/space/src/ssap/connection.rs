@@ -322,6 +322,7 @@ impl SsapConnection {
         let caller = self.door.handle.caller(&*self.door.policy, &kp, &asks, ConnectionKind::Ssap);
         let is_check = asks.version.is_some();
         let asker = RequestOrigin { is_check, ..RequestOrigin::new(0, asks.deadline).of(caller) };
+        let asker = asker.with_delegation(asks.delegate);
         let is_told = *asks != Asks::default();
         match step {
             PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => self.conclude(&header, step),

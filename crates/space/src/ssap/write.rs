@@ -1,5 +1,7 @@
 //! What is said on the wire: answers and indications.
 
+use std::time::Duration;
+
 use tidegate_control::hints::Hints;
 use tidegate_graph::Row;
 use tidegate_wire_ssap::{AnswerWriter, RowWriter, SEQUENCE_MAX, SsapHeader, Status, write_triples};
@@ -9,6 +11,7 @@ use super::terms::triple_of;
 use crate::change::{Manner, WrittenChange};
 use crate::http::problem::{OUTDATED, UNAVAILABLE};
 use crate::limits::DISK_RETRY;
+use crate::machine::notification::delegation_hints;
 use crate::machine::request::{Begun, Refused, ResponseBody, SpaceResponse, Subscribed};
 use crate::render::write_row;
 
@@ -170,6 +173,14 @@ impl SsapSubscription {
             .finish();
     }
 
+    /// Nothing is new, but who brings what will be: said with the number of the last change.
+    pub(crate) fn delegated(&self, sequence: u64, every: Option<Duration>, out: &mut String) {
+        let number = if sequence == 0 { 0 } else { in_circle(sequence) };
+        let message = AnswerWriter::indication(&self.header, number, &self.name, out);
+        let message = message.text("new_results", "").text("obsolete_results", "");
+        paced(message, &delegation_hints(every)).finish();
+    }
+
     /// The broker ends it.
     pub(crate) fn ended(&self, status: Status, words: &str, out: &mut String) {
         AnswerWriter::ended(&self.header, status, &self.name, out).text("reason", words).finish();
@@ -205,7 +216,6 @@ fn triple_of_row(row: &Row) -> Option<tidegate_wire_ssap::Triple<'static>> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::*;
 

@@ -94,6 +94,15 @@ pub enum Input {
         /// `pace-spread-ms`, if it was said.
         spread: Option<Duration>,
     },
+    /// Who brings the changes of a subscription from now on.
+    Delegated {
+        /// The request that made the subscription.
+        attempt: Attempt,
+        /// The number of the last notification before.
+        sequence: u64,
+        /// How often to ask what was missed; none if it is notified again.
+        every: Option<Duration>,
+    },
     /// A subscription is over, without our wish.
     Ended {
         /// The attempt that subscribed.
@@ -223,6 +232,8 @@ pub struct WatchCounts {
     pub subscribed: u64,
     /// Those of them that went on where the one before had ended.
     pub resumed: u64,
+    /// How often the broker handed the subscription over.
+    pub delegations: u64,
 }
 
 /// What a watch is doing, for people.
@@ -234,6 +245,8 @@ pub struct WatchStats {
     pub counts: WatchCounts,
     /// A subscription stands.
     pub is_live: bool,
+    /// The broker does not notify for now: it is asked so often what was missed.
+    pub delegated: Option<Duration>,
     /// When the next check is due.
     pub next_check: Option<Timestamp>,
     /// Distinct rows of the view.

@@ -31,6 +31,7 @@ impl Watch {
                     self.on_changed(sequence, delta, spread, now, rng);
                 }
             }
+            Input::Delegated { attempt, sequence, every } => self.on_delegated(attempt, sequence, every, now, rng),
             Input::Ended { attempt, hints } => self.on_ended(attempt, &hints, now, rng),
             Input::Whole { attempt, rows, version, hints } => {
                 if let Some(asking) = self.take_asking(attempt) {
@@ -88,6 +89,8 @@ impl Watch {
         self.subscription.before = None;
         self.subscription.live = Some((attempt, sequence));
         self.subscription.overtaken = sequence;
+        // Said anew if it is so.
+        self.take_back(now, rng);
         self.subscription.reconnect.on_success(now);
         self.counts.subscribed += 1;
         self.version = None;
@@ -126,6 +129,8 @@ impl Watch {
         now: Timestamp,
         rng: &mut R,
     ) {
+        // Whoever is notified is not to check; the notice may have been lost.
+        self.take_back(now, rng);
         let Some((_, last)) = &mut self.subscription.live else { return };
         let (missing, is_sound) = match sequence {
             None => (0, true),
@@ -185,6 +190,7 @@ impl Watch {
         self.subscription.before = self.subscription.live.take().filter(|_| self.gap == 0);
         // Whatever was lost on it is found by the baseline of the next.
         self.gap = 0;
+        self.take_back(now, rng);
         if self.subscription.asking.is_none() && self.subscription.due.is_none() {
             let delay = self.subscription.reconnect.on_failure(now, Some(hints), rng);
             self.subscription.due = Some(now + delay);
@@ -243,6 +249,7 @@ impl Watch {
         now: Timestamp,
         rng: &mut R,
     ) {
+        self.heed_delegation(&hints, now, rng);
         let latency = now.since(asking.sent);
         let live = self.subscription.live.zip(asking.live).filter(|((live, _), (of, _))| live == of);
         if let Some(((_, last), (_, since))) = live
@@ -276,6 +283,7 @@ impl Watch {
         self.end(now, &Outcome::Failed, rng);
         (self.subscription.live, self.subscription.before) = (None, None);
         self.gap = 0;
+        self.take_back(now, rng);
         if self.subscription.asking.is_none() && self.subscription.due.is_none() {
             let delay = self.subscription.reconnect.on_failure(now, None, rng);
             self.subscription.due = Some(now + delay);

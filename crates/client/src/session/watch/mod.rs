@@ -10,6 +10,7 @@
 //! The contract: *handle what arrived, turn until there is nothing to send, take the change, come back at the timeout*.
 //! A subscription that fails comes back with full jitter; a check that fails is the pacer's affair.
 
+mod delegated;
 mod exchange;
 mod input;
 #[cfg(test)]
@@ -50,6 +51,10 @@ pub struct Watch {
     /// Lost notifications that are known by their numbers and not repaired.
     gap: u32,
     can_tell_missed: bool,
+    /// The broker does not notify for now: it is asked so often.
+    delegated: Option<Duration>,
+    /// The check under way is one of those; the pacer knows nothing of it.
+    is_fetching: bool,
     version: Option<Box<str>>,
     ticket: Option<Ticket>,
     pending: Option<Box<ResultChange>>,
@@ -142,6 +147,8 @@ impl Watch {
             fetch: None,
             gap: 0,
             can_tell_missed: false,
+            delegated: None,
+            is_fetching: false,
             version: None,
             ticket: None,
             pending: None,
@@ -160,6 +167,7 @@ impl Watch {
             pacer: self.pacer.snapshot(),
             counts: self.counts,
             is_live: self.subscription.live.is_some(),
+            delegated: self.delegated,
             next_check: self.next,
             rows: self.view.len(),
         }
@@ -251,6 +259,7 @@ impl Watch {
     fn subscribe(&mut self, now: Timestamp) -> WatchAction {
         let attempt = self.attempt();
         if matches!(self.check, WatchCheck::Repairing { .. }) {
+            self.is_fetching = false;
             self.begin();
         }
         if self.gap == 0 && self.subscription.live.is_some() {
@@ -259,12 +268,14 @@ impl Watch {
         }
         self.subscription.due = None;
         self.subscription.asking = Some((attempt, now));
-        WatchAction::Subscribe { attempt, resume: self.subscription.before, asks: self.asks(ANSWER_TIMEOUT) }
+        let asks = Asks { delegate: self.accepts_delegation(), ..self.asks(ANSWER_TIMEOUT) };
+        WatchAction::Subscribe { attempt, resume: self.subscription.before, asks }
     }
 
     fn ask(&mut self, now: Timestamp) -> WatchAction {
         let attempt = self.attempt();
         let live = self.subscription.live;
+        self.is_fetching = self.delegated.is_some();
         self.begin();
         self.check = WatchCheck::Asking(Box::new(OpenCheck {
             attempt,
@@ -274,20 +285,25 @@ impl Watch {
             live,
         }));
         self.counts.checks += 1;
-        let since = live.filter(|_| self.can_tell_missed);
-        let asks = self.asks(self.plan.check_timeout);
+        let since = live.filter(|_| self.can_tell_missed || self.is_fetching);
+        let delegate = since.is_some() && self.accepts_delegation();
+        let asks = Asks { delegate, ..self.asks(self.plan.check_timeout) };
         WatchAction::Check { attempt, since, version: self.version.clone(), asks }
     }
 
     /// A request of the pacer's is being sent.
     fn begin(&mut self) {
-        self.pacer.on_sent();
+        if !self.is_fetching {
+            self.pacer.on_sent();
+        }
         (self.next, self.fetch) = (None, None);
     }
 
     /// A request of the pacer's is over, and was so at this time.
     fn end<R: Rng + ?Sized>(&mut self, at: Timestamp, outcome: &Outcome, rng: &mut R) {
-        self.next = self.pacer.on_outcome(at, outcome, rng).map(|delay| at + delay);
+        let is_fetched = std::mem::take(&mut self.is_fetching);
+        let delay = if is_fetched { None } else { self.pacer.on_outcome(at, outcome, rng) };
+        self.next = self.next_after(at, delay, outcome, rng);
         self.count(outcome);
     }
 
@@ -314,7 +330,7 @@ impl Watch {
             return self.end(at, &outcome, rng);
         }
         self.pacer = pacer;
-        self.next = delay.map(|delay| at + delay);
+        self.next = self.next_after(at, delay, &outcome, rng);
         self.count(&outcome);
     }
 

@@ -17,6 +17,7 @@ fn hints() -> impl Strategy<Value = Hints> {
             retry_after,
             ticket,
             spread,
+            delegate: None,
         },
     )
 }

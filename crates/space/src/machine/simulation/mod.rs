@@ -18,10 +18,10 @@ use world::SpaceWorld;
 const SEEDS: u64 = 300;
 
 /// A small generator: the same numbers for the same seed, for ever.
-pub(super) struct Dice(u64);
+pub(in crate::machine) struct Dice(u64);
 
 impl Dice {
-    fn new(seed: u64) -> Self {
+    pub(in crate::machine) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -33,11 +33,11 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(in crate::machine) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(in crate::machine) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }

@@ -86,6 +86,10 @@ impl SimulatedSubscriber {
                 self.apply(*sequence, *version, delta);
                 true
             }
+            SpaceNotification::Delegated { sequence, .. } => {
+                assert_eq!(*sequence, self.sequence, "it has no number of its own");
+                true
+            }
             SpaceNotification::Ended(_) => false,
         }
     }

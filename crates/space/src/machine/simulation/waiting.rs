@@ -86,6 +86,7 @@ impl WaitingWorld {
             accepts_partial: false,
             check: None,
             client: 0,
+            delegation: crate::machine::delegation::DelegationTerms::default(),
             hints: Hints::default(),
             requester: Waiting(number),
         };

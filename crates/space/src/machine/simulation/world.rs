@@ -19,6 +19,7 @@ use super::subscriber::{Data, SimulatedSubscriber, WantedQuery};
 use crate::admission::SpaceAdmission;
 use crate::limits::{GROUP_MAX, LINGER_TIME};
 use crate::machine::condition::Condition;
+use crate::machine::delegation::DelegationTerms;
 use crate::machine::front_desk::{Control, FrontDesk, Offered, Side};
 use crate::machine::notification::SpaceNotification;
 use crate::machine::order::Taken;
@@ -295,6 +296,7 @@ impl SpaceWorld {
             accepts_partial: false,
             check: None,
             client: 0,
+            delegation: DelegationTerms { is_accepted: self.made.is_multiple_of(2), rank: (self.made % 3) as u8 },
             hints: Hints::default(),
             requester: visitor,
         };

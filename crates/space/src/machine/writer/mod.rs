@@ -30,6 +30,7 @@ pub(crate) use apart::ApartLimits;
 pub(crate) use group::WriterWait;
 
 use super::condition::Condition;
+use super::delegation::{DelegationConfig, DelegationCounts, Delegator};
 use super::order::{Job, Taken};
 use super::request::{Begun, Refused, ResponseBody, SpaceRequest, SpaceResponse};
 use super::subscription_registry::SubscriptionRegistry;
@@ -160,6 +161,7 @@ pub(crate) struct Writer<R, C> {
     beside: PendingEvaluations<R, C>,
     apart: ApartChanges<R, C>,
     apart_limits: ApartLimits,
+    delegator: Delegator,
     /// Requests whose turn it is.
     due: VecDeque<WriterWork<R, C>>,
     /// What was just done.
@@ -193,6 +195,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             beside: PendingEvaluations::default(),
             apart: ApartChanges::default(),
             apart_limits: ApartLimits::default(),
+            delegator: Delegator::new(&DelegationConfig::default()),
             due: VecDeque::new(),
             current: None,
             writes: VecDeque::new(),
@@ -211,6 +214,12 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     #[cfg(test)]
     pub(crate) fn with_apart(self, apart_limits: ApartLimits) -> Self {
         Self { apart_limits, ..self }
+    }
+
+    /// The same, with a choice of how many subscriptions may be delegated.
+    #[must_use]
+    pub(crate) fn with_delegation(self, config: &DelegationConfig) -> Self {
+        Self { delegator: Delegator::new(config), ..self }
     }
 
     /// What it waits for beside requests.
@@ -357,6 +366,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         if is_new {
             self.leave(id);
         } else if connection.is_some_and(|connection| self.registry.is_of(id, &connection)) {
+            self.delegator.release(now, id.0);
             self.registry.attach(now, id, None);
         }
     }

@@ -1,11 +1,13 @@
-//! Whom to tell what. What a subscriber has no room for waits in the graph, where changes merge.
+//! Whom to tell what. What a subscriber has no room for waits in the graph, where changes merge; and so does what its client
+//! is to fetch by itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{CatchUp, SubscriberEvent, SubscriberId};
+use tidegate_graph::{CatchUp, ResultDelta, SubscriberEvent, SubscriberId};
 
-use super::{Writer, WriterEvent};
+use super::{DelegationCounts, Writer, WriterEvent};
 use crate::change::WrittenChange;
 use crate::machine::notification::SpaceNotification;
 use crate::machine::task::Requester;
@@ -20,17 +22,39 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         next
     }
 
-    /// Where a subscriber is told; nowhere if nobody listens: then it waits in the graph.
+    /// Where a subscriber is told; nowhere if nobody listens, or its client checks: then it waits in the graph.
     pub(crate) fn connection(&self, id: SubscriberId) -> Option<&C> {
+        if self.delegator.is_silent(id.0) {
+            return None;
+        }
         self.registry.connection(id)
+    }
+
+    /// When [`Writer::look`] is to be called.
+    pub(crate) fn poll_look(&self) -> Option<Timestamp> {
+        self.delegator.poll_look()
+    }
+
+    /// It is looked whose changes are pushed, by how long everything has to wait.
+    pub(crate) fn look(&mut self, now: Timestamp, wait: Duration) -> DelegationCounts {
+        self.ready.extend(self.delegator.look(now, wait).into_iter().map(SubscriberId));
+        self.delegator.counts()
     }
 
     /// What a subscriber is told next. To be called only when there is room for it.
     pub(crate) fn poll_notification(&mut self, id: SubscriberId) -> Option<SpaceNotification> {
         let subscription = self.registry.get_mut(id)?;
+        if self.delegator.poll_notice(id.0) {
+            let every = self.delegator.every(id.0);
+            return Some(SpaceNotification::Delegated { sequence: subscription.told(), every });
+        }
+        if self.delegator.is_delegated(id.0) {
+            return None;
+        }
         let told = match self.space.poll(id) {
             Ok(None) => return None,
             Ok(Some(SubscriberEvent::Changed(next))) => {
+                self.delegator.note(id.0, next.delta.len());
                 let delta = WrittenChange::shared(&mut self.told, next.delta);
                 SpaceNotification::Changed {
                     sequence: subscription.number(next.sequence),
@@ -55,6 +79,22 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         Some(told)
     }
 
+    /// What waits for a subscriber whose client fetches it, and the number that it has. None if that is not known as one
+    /// piece, or the client has something else than what it was told last.
+    pub(super) fn fetch(&mut self, now: Timestamp, id: SubscriberId, since: u64) -> Option<(u64, ResultDelta)> {
+        let changes = self.space.changes_waiting(id)?;
+        self.delegator.note_check(now, id.0, changes);
+        let subscription = self.registry.get_mut(id).filter(|it| it.last() == since)?;
+        match self.space.poll_all(id) {
+            Ok(None) => Some((subscription.told(), ResultDelta::default())),
+            Ok(Some(SubscriberEvent::Changed(next))) => {
+                Some((subscription.number(next.sequence), Arc::unwrap_or_clone(next.delta)))
+            }
+            // The others are told by a check of the whole.
+            Ok(Some(SubscriberEvent::Gap { .. } | SubscriberEvent::Ended(_))) | Err(_) => None,
+        }
+    }
+
     /// These have room again.
     pub(crate) fn handle_room(&mut self, ids: Vec<SubscriberId>) {
         self.ready.extend(ids);
@@ -62,6 +102,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
 
     /// The connection of a subscriber is found to be gone; its client may come back.
     pub(crate) fn handle_gone(&mut self, now: Timestamp, id: SubscriberId) {
+        self.delegator.release(now, id.0);
         self.registry.attach(now, id, None);
     }
 
@@ -75,6 +116,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// A connection is lost, unless another one has the subscription now. The client may come back.
     pub(crate) fn handle_departure(&mut self, now: Timestamp, id: SubscriberId, connection: &C) {
         if self.registry.is_of(id, connection) {
+            self.delegator.release(now, id.0);
             self.registry.attach(now, id, None);
         }
     }
@@ -89,6 +131,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     pub(super) fn leave(&mut self, id: SubscriberId) {
+        self.delegator.end(id.0);
         if self.registry.remove(id) {
             self.events.push_back(WriterEvent::Left(id));
         }

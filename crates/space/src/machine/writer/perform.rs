@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::hints::Hints;
+use tidegate_control::hints::{Delegate, Hints};
 use tidegate_graph::{CancelToken, CatchUp, Evaluated, GraphError, Limit, QueryLimits, UpdateOutcome};
 
 use super::apart::{ApartHistory, ApartRequest, Prepared, Staged};
 use super::group::{CommitGroup, DoneRequest};
 use super::standing::query_of;
 use super::{RuleChange, Write, Writer, WriterEvent, WriterWork};
+use crate::machine::delegation::DelegationTerms;
 use crate::machine::order::Taken;
 use crate::machine::request::{
     AnswerSource, Begun, Refused, ResponseBody, ResumePoint, SpaceRequest, SpaceResponse, Subscribed, Watched,
@@ -42,7 +43,12 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             Ok(ResponseBody::Subscribed(subscribed)) => subscribed.version().or(behind).unwrap_or(self.space.version()),
             _ => self.space.version(),
         };
-        let hints = Hints { queued: Some(queued), ..task.hints.clone() };
+        let mut hints = Hints { queued: Some(queued), ..task.hints.clone() };
+        if let Ok(ResponseBody::Subscribed(subscribed)) = &outcome
+            && let Some(every) = self.delegator.every(subscribed.id.0)
+        {
+            (hints.delegate, hints.interval) = (Some(Delegate::Check), Some(every));
+        }
         let outcome = outcome.map(|answer| SpaceResponse { answer, version, hints, source: AnswerSource::Fresh });
         if let Some(before) = before.filter(|_| self.writes.len() > handed_over) {
             self.group = Some(CommitGroup::new(before, now));
@@ -135,7 +141,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             }
             SpaceRequest::Subscribe { what, name, seen, outlet } => {
                 let watched = what.canonical();
-                if let Some(subscribed) = seen.and_then(|seen| self.resume(now, &seen, &watched, outlet.as_ref())) {
+                let terms = task.delegation;
+                let resumed = seen.and_then(|seen| self.resume(now, &seen, &watched, outlet.as_ref(), terms));
+                if let Some(subscribed) = resumed {
                     return Ok(ResponseBody::Subscribed(Box::new(subscribed)));
                 }
                 let text = what.shown();
@@ -147,6 +155,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                     Watched::Masks(masks) => self.space.subscribe_masks(&masks)?,
                 };
                 let id = subscribed.subscriber;
+                if outlet.is_some() {
+                    self.delegator.begin(now, id.0, terms);
+                }
                 self.registry.add(now, id, name.clone(), watched, outlet);
                 self.events.push_back(WriterEvent::Subscribed(id, text));
                 Ok(ResponseBody::Subscribed(Box::new(Subscribed {
@@ -175,11 +186,34 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// Goes on with a subscription where its client stopped hearing of it. None if what it missed is not known.
-    fn resume(&mut self, now: Timestamp, seen: &ResumePoint, watched: &str, outlet: Option<&C>) -> Option<Subscribed> {
+    fn resume(
+        &mut self,
+        now: Timestamp,
+        seen: &ResumePoint,
+        watched: &str,
+        outlet: Option<&C>,
+        terms: DelegationTerms,
+    ) -> Option<Subscribed> {
         let (id, since) = self.registry.find(&seen.name, watched, seen.sequence, seen.round)?;
+        let is_check = outlet.is_some_and(|outlet| self.registry.is_of(id, outlet));
+        if is_check
+            && self.delegator.is_delegated(id.0)
+            && let Some((sequence, delta)) = self.fetch(now, id, since)
+        {
+            let variables = self.space.variables(id).unwrap_or_default();
+            return Some(Subscribed {
+                id,
+                name: seen.name.clone(),
+                begun: Begun::Missed { sequence, variables, delta },
+            });
+        }
         match self.space.check(id, since) {
             Ok(CatchUp::Missed { sequence, delta, .. }) => {
                 let variables = self.space.variables(id).unwrap_or_default();
+                if !is_check {
+                    let terms = if outlet.is_some() { terms } else { DelegationTerms::default() };
+                    self.delegator.begin(now, id.0, terms);
+                }
                 if let Some(displaced) = self.registry.attach(now, id, outlet.cloned())
                     && outlet != Some(&displaced)
                 {

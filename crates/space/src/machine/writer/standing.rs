@@ -83,8 +83,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             // Somebody else asked for the same meanwhile, or it cannot stand at all.
             self.due.push_back(WriterWork::new(taken));
         }
-        let Self { space, registry, .. } = self;
-        space.poll_evaluation(|id| registry.is_heard(id))
+        let Self { space, registry, delegator, .. } = self;
+        // Whoever checks has it evaluated then.
+        space.poll_evaluation(|id| registry.is_heard(id) && !delegator.is_delegated(id.0))
     }
 
     /// A standing query was evaluated.

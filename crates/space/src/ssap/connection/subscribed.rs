@@ -27,6 +27,9 @@ impl SsapConnection {
             SpaceNotification::Changed { sequence, delta, .. } => {
                 subscription.indication(sequence, &delta, &mut self.out);
             }
+            SpaceNotification::Delegated { sequence, every } => {
+                subscription.delegated(sequence, every, &mut self.out);
+            }
             SpaceNotification::Ended(error) => {
                 let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
                 subscription.ended(Status::Reset, &words, &mut self.out);
