@@ -3,7 +3,8 @@
 //! the papers' lines.
 //!
 //! A timer is never early, so every timeout is at least what the formula says; how late one is depends on the machine. The
-//! short test therefore asks for half of them within 40 ms, the long one (`--ignored`, on a quiet machine) for all of 200.
+//! short test therefore asks for half of them within 40 ms. The long one (`--ignored`) asks for all of 200, beside the time
+//! for which a timer of the test itself was late as well: that was the machine, and not the client. And nine of ten without.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
@@ -90,6 +91,30 @@ impl Lines {
 
 /// When checks were asked and answered.
 type Record = Arc<Mutex<Vec<(Instant, Instant)>>>;
+
+/// When timers were late, and until when.
+type LateTimers = Arc<Mutex<Vec<(Instant, Instant)>>>;
+
+/// Watches the machine: a timer that does nothing but run out.
+async fn watch_timers(late: LateTimers) {
+    loop {
+        let due = Instant::now() + TICK;
+        tokio::time::sleep_until(due.into()).await;
+        let now = Instant::now();
+        // Timers of tokio have a grain of a millisecond.
+        if now - due > TICK {
+            late.lock().unwrap().push((due, now));
+        }
+    }
+}
+
+const TICK: Duration = Duration::from_millis(4);
+
+/// For how long between these two no timer could have been in time.
+fn stalled(late: &[(Instant, Instant)], from: Instant, to: Instant) -> f64 {
+    let overlap = |(due, now): &(Instant, Instant)| now.min(&to).saturating_duration_since(*due.max(&from));
+    late.iter().map(|window| overlap(window).as_secs_f64()).sum()
+}
 
 /// A proxy to the HTTP door that follows the script and writes down what it sees.
 struct Proxy {
@@ -216,8 +241,28 @@ impl Script {
     }
 }
 
+/// A timeout on the wire, what the papers' formula says, and for how long the machine let nobody go on.
+#[derive(Clone, Copy, Debug)]
+struct SeenTimeout {
+    seen: f64,
+    expected: f64,
+    stalled: f64,
+}
+
+impl SeenTimeout {
+    fn is_near(&self, excuse: f64) -> bool {
+        self.seen - self.expected - excuse < TOLERANCE
+    }
+}
+
 /// Follows a query with a preset until so many checks were answered; the timeouts on the wire and those of the papers.
-async fn timeouts(broker: &Broker, preset: Preset, is_pushed: bool, checks: usize) -> Vec<(f64, f64)> {
+async fn timeouts(
+    broker: &Broker,
+    preset: Preset,
+    is_pushed: bool,
+    checks: usize,
+    late: &LateTimers,
+) -> Vec<SeenTimeout> {
     let subject = format!("urn:{preset}:{is_pushed}");
     let proxy = Proxy::start(broker, &subject, is_pushed).await;
     let space = soon(Space::connect(&proxy.url)).await.unwrap();
@@ -249,39 +294,49 @@ async fn timeouts(broker: &Broker, preset: Preset, is_pushed: bool, checks: usiz
         // The first result is a baseline, and no loss.
         let is_lossy = script(number).1 && (is_pushed || number > 0);
         let expected = lines.next((answered - asked).as_secs_f64(), is_lossy);
-        ((next - answered).as_secs_f64(), expected)
+        let due = answered + Duration::from_secs_f64(expected);
+        let stalled = stalled(&late.lock().unwrap(), due, next.max(due));
+        SeenTimeout { seen: (next - answered).as_secs_f64(), expected, stalled }
     });
     pairs.collect()
 }
 
-async fn compare(checks: usize, share: f64) {
+/// Follows all presets, notified and polling; which share of the timeouts must be near, and whether all must be but for what
+/// the machine has done.
+async fn compare(checks: usize, share: f64, are_all_near: bool) {
     let broker = Broker::start();
+    let late = LateTimers::default();
+    let watching = tokio::spawn(watch_timers(Arc::clone(&late)));
     let runs = PAPERS.iter().flat_map(|preset| [(*preset, false), (*preset, true)]);
     let runs = runs.map(|(preset, is_pushed)| {
-        let broker = &broker;
-        async move { (preset, is_pushed, timeouts(broker, preset, is_pushed, checks).await) }
+        let (broker, late) = (&broker, &late);
+        async move { (preset, is_pushed, timeouts(broker, preset, is_pushed, checks, late).await) }
     });
-    for (preset, is_pushed, pairs) in futures_util::future::join_all(runs).await {
+    let all = futures_util::future::join_all(runs).await;
+    watching.abort();
+    let (mut seen, mut excused) = (0, 0);
+    for (preset, is_pushed, pairs) in all {
         let what = format!("{preset}, {}", if is_pushed { "notified" } else { "polling" });
-        for (number, (seen, expected)) in pairs.iter().enumerate() {
-            assert!(
-                *seen > expected - 0.005,
-                "{what}, timeout {number}: {seen:.3} s, not {expected:.3} s\n{pairs:.3?}"
-            );
+        for (number, it) in pairs.iter().enumerate() {
+            assert!(it.seen > it.expected - 0.005, "{what}, timeout {number}: {it:.3?}\n{pairs:.3?}");
+            let is_near = !are_all_near || it.is_near(it.stalled);
+            assert!(is_near, "{what}, timeout {number}: {it:.3?}\n{pairs:.3?}");
         }
-        let near = pairs.iter().filter(|(seen, expected)| seen - expected < TOLERANCE).count();
+        let near = pairs.iter().filter(|it| it.is_near(0.0)).count();
+        (seen, excused) = (seen + pairs.len(), excused + pairs.len() - near);
         assert!(near as f64 >= share * pairs.len() as f64, "{what}: {near} of {} are near\n{pairs:.3?}", pairs.len());
     }
+    println!("{seen} timeouts, {excused} of them late with the machine");
 }
 
 #[tokio::test]
 async fn timeouts_on_the_wire_are_those_of_the_papers() {
-    compare(16, 0.5).await;
+    compare(16, 0.5, false).await;
 }
 
-/// Half a minute on a quiet machine.
+/// A minute.
 #[tokio::test]
-#[ignore = "wants a quiet machine, for half a minute"]
+#[ignore = "takes a minute"]
 async fn two_hundred_timeouts_of_each_preset_are_within_40_ms() {
-    compare(201, 1.0).await;
+    compare(201, 0.9, true).await;
 }
