@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidegate_graph::SubscriberId;
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -16,6 +17,9 @@ use crate::shared_state::lock;
 /// What a door asks of the service.
 pub type SpaceRequest = machine::request::SpaceRequest<Arc<NotificationOutlet>>;
 
+/// What a client is told when the space begins anew.
+pub(crate) const RESTARTING: &str = "the space begins anew";
+
 /// What a client is told when no error ended its subscription.
 pub(crate) const ENDED: &str = "too much was missed, or another connection goes on with it";
 
@@ -27,7 +31,7 @@ pub struct NotificationOutlet {
     is_wanted: AtomicBool,
     waiting: Mutex<Vec<SubscriberId>>,
     /// Subscriptions that have ended while there was no room to say so.
-    ended: Mutex<Vec<SubscriberId>>,
+    ended: Mutex<Vec<(SubscriberId, Option<Duration>)>>,
 }
 
 /// The connection's end.
@@ -81,11 +85,11 @@ impl NotificationOutlet {
     }
 
     /// The space begins anew, and this subscription is over: said in any case, behind what is on its way.
-    pub(crate) fn end(&self, id: SubscriberId) {
+    pub(crate) fn end(&self, id: SubscriberId, spread: Option<Duration>) {
         // Noted first: whoever empties the channel afterwards finds it.
-        lock(&self.ended).push(id);
-        if self.sender.try_send((id, SpaceNotification::Ended(None))).is_ok() {
-            lock(&self.ended).retain(|other| *other != id);
+        lock(&self.ended).push((id, spread));
+        if self.sender.try_send((id, SpaceNotification::Restarting { spread })).is_ok() {
+            lock(&self.ended).retain(|(other, _)| *other != id);
         }
     }
 
@@ -124,7 +128,10 @@ impl NotificationInlet {
     pub fn try_next(&mut self) -> Option<(SubscriberId, SpaceNotification)> {
         let next = self.receiver.try_recv().ok();
         self.say_room();
-        next.or_else(|| Some((lock(&self.outlet.ended).pop()?, SpaceNotification::Ended(None))))
+        next.or_else(|| {
+            let (id, spread) = lock(&self.outlet.ended).pop()?;
+            Some((id, SpaceNotification::Restarting { spread }))
+        })
     }
 
     fn say_room(&self) {

@@ -1,5 +1,7 @@
 //! The messages of `/subscribe`, in SEPA's shapes: one JSON object each.
 
+use std::time::Duration;
+
 use oxrdf::{NamedNode, Term, Variable};
 use serde_json::{Map, Value, json};
 use tidegate_control::hints::{Asks, Hints};
@@ -175,12 +177,13 @@ impl SepaSubscription {
         json!({"head": {"vars": names}, "results": {"bindings": bindings}})
     }
 
-    /// It is over, by the client's wish or ours.
-    pub(crate) fn unsubscribed(&self) -> String {
+    /// It is over, by the client's wish or ours; with many others if its client is to come back within a time.
+    pub(crate) fn unsubscribed(&self, spread: Option<Duration>) -> String {
         let mut told = json!({"spuid": self.spuid});
         if let Some(alias) = &self.alias {
             told["alias"] = alias.as_str().into();
         }
+        Hints { spread, ..Hints::default() }.write(|name, text| told[name] = text.into());
         json!({ "unsubscribed": told }).to_string()
     }
 }

@@ -87,12 +87,13 @@ impl WriterThread {
     fn abandon(&mut self) {
         self.shared.suspend(Condition::Restarting);
         let is_kept = self.keep.as_mut().is_none_or(|keep| keep.close());
+        let spread = self.machine.return_spread();
         let listening = self.machine.abandon(is_kept);
         while let Some(reply) = self.machine.poll_reply() {
             self.reply(reply);
         }
         for (id, outlet) in listening {
-            outlet.end(id);
+            outlet.end(id, spread);
         }
     }
 

@@ -175,7 +175,7 @@ fn the_number_of_a_subscriber_is_not_given_again_when_the_space_begins_anew() {
     handle.unsubscribe(before, &out);
     update().unwrap();
     let (id, told) = runtime.block_on(inlet.next()).unwrap();
-    assert!(id == before && matches!(told, SpaceNotification::Ended(_)), "{told:?}");
+    assert!(id == before && matches!(told, SpaceNotification::Restarting { spread: None }), "{told:?}");
     let (id, told) = runtime.block_on(inlet.next()).unwrap();
     assert!(id == after && matches!(told, SpaceNotification::Changed { .. }), "{told:?}");
 }

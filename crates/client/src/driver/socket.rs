@@ -368,9 +368,9 @@ impl SocketTask {
                     return say(socket, Message::text(sepa::unsubscribe(&spuid))).await;
                 }
             }
-            Some(SepaInput::Unsubscribed { spuid }) => {
+            Some(SepaInput::Unsubscribed { spuid, hints }) => {
                 let Some((id, attempt)) = self.live.remove(&spuid) else { return Ok(()) };
-                (id, Ok(Input::Ended { attempt, hints: Hints::default() }))
+                (id, Ok(Input::Ended { attempt, hints: *hints }))
             }
             Some(SepaInput::Refused { alias, refusal }) => {
                 // Some brokers do not repeat the alias; if only one request is open, it is that one.

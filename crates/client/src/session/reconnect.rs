@@ -4,6 +4,7 @@
 //! n-th failure in a row     U(0, min(60 s, 100 ms · 2^n))        full jitter
 //! "come back in r"          r + the same, with U over one second at most
 //! an appointment            r, exactly: slots are distinct already
+//! "with many others, W"     U(0, W), if that is more than the window
 //! ```
 //! A success counts as one only after it has lasted 30 s: a broker that takes connections and drops them is not well.
 
@@ -35,7 +36,10 @@ impl Reconnect {
         }
         self.failures = self.failures.saturating_add(1);
         let window = COMEBACK_MIN.saturating_mul(1 << self.failures.min(16)).min(COMEBACK_MAX);
-        let Some(told) = hints.and_then(|hints| hints.retry_after) else { return part_of(window, rng) };
+        let Some(told) = hints.and_then(|hints| hints.retry_after) else {
+            let spread = hints.and_then(|hints| hints.spread).unwrap_or_default();
+            return part_of(window.max(spread.min(HINT_MAX)), rng);
+        };
         let told = told.min(HINT_MAX);
         if hints.is_some_and(|hints| hints.ticket.is_some()) {
             return told.max(COMEBACK_MIN);
@@ -90,5 +94,18 @@ mod tests {
         assert!(Reconnect::default().on_failure(Timestamp::ZERO, Some(&never), &mut rng) <= HINT_MAX * 2);
         let now = Hints { retry_after: Some(Duration::ZERO), ..Hints::default() };
         assert!(Reconnect::default().on_failure(Timestamp::ZERO, Some(&now), &mut rng) >= COMEBACK_MIN);
+    }
+
+    #[test]
+    fn who_is_cut_with_many_others_comes_back_within_the_time_that_is_said() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+        let mut mean = |secs| {
+            let told = Hints { spread: Some(Duration::from_secs(secs)), ..Hints::default() };
+            let mut wait = || Reconnect::default().on_failure(Timestamp::ZERO, Some(&told), &mut rng);
+            let waits: Vec<Duration> = (0..1000).map(|_| wait()).collect();
+            assert!(waits.iter().all(|wait| *wait <= HINT_MAX.min(Duration::from_secs(secs.max(1)))));
+            waits.iter().sum::<Duration>().as_secs_f64() / 1000.0
+        };
+        assert!((4.0..6.0).contains(&mean(10)) && mean(0) < 0.2 && (120.0..180.0).contains(&mean(u64::MAX)));
     }
 }

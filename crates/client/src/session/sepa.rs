@@ -30,6 +30,8 @@ pub enum SepaInput {
     Unsubscribed {
         /// The subscription's identifier.
         spuid: String,
+        /// What is said about pace.
+        hints: Box<Hints>,
     },
     /// A request was refused.
     Refused {
@@ -83,7 +85,8 @@ pub fn read(text: &str) -> Result<Option<SepaInput>, BrokerRefusal> {
         }));
     }
     if let Some(told) = message.get("unsubscribed") {
-        return Ok(word(told, "spuid").map(|spuid| SepaInput::Unsubscribed { spuid }));
+        let hints = Box::new(hints_of(told));
+        return Ok(word(told, "spuid").map(|spuid| SepaInput::Unsubscribed { spuid, hints }));
     }
     if let Some(error) = word(&message, "error") {
         let alias = word(&message, "alias");

@@ -232,10 +232,14 @@ impl Worker {
             }
             // Maps accept no delegation.
             SpaceNotification::Delegated { .. } => {}
-            SpaceNotification::Ended(why) => {
+            over @ (SpaceNotification::Ended(_) | SpaceNotification::Restarting { .. }) => {
                 self.standing.remove(&id);
                 self.counts.lost(Loss::EmitMissed);
-                let why = why.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
+                let why = match over {
+                    SpaceNotification::Ended(Some(error)) => error.to_string(),
+                    SpaceNotification::Restarting { .. } => "the space begins anew".to_owned(),
+                    _ => "too much was missed".to_owned(),
+                };
                 warn!(
                     event = "map_emit_ended",
                     rule = rule + 1,

@@ -28,7 +28,7 @@ use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCR
 use crate::machine::notification::{SpaceNotification, delegation_hints};
 use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse, Watched};
 use crate::machine::request_queue::Caller;
-use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
+use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, RESTARTING, SpaceRequest, outlet};
 use crate::panics::Part;
 use crate::parsers::TextReading;
 use crate::sepa::{SepaError, SepaRequest, SepaSubscription, read};
@@ -193,7 +193,7 @@ impl Socket {
                 match found.and_then(|id| Some((id, self.subscriptions.remove(&id)?))) {
                     Some((id, subscription)) => {
                         self.handle.unsubscribe(SubscriberId(id), &self.outlet);
-                        self.say(subscription.unsubscribed());
+                        self.say(subscription.unsubscribed(None));
                     }
                     None => self.say(SepaError::no_such(&spuid, alias.as_deref()).text()),
                 }
@@ -235,10 +235,14 @@ impl Socket {
                 let text = subscription.delegated(sequence, &delegation_hints(every));
                 self.say(text);
             }
-            SpaceNotification::Ended(error) => {
-                let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
-                let texts =
-                    [SepaError::ended(&words, subscription.alias.as_deref()).text(), subscription.unsubscribed()];
+            SpaceNotification::Ended(_) | SpaceNotification::Restarting { .. } => {
+                let (words, spread) = match told {
+                    SpaceNotification::Ended(Some(error)) => (error.to_string(), None),
+                    SpaceNotification::Restarting { spread } => (RESTARTING.to_owned(), spread),
+                    _ => (ENDED.to_owned(), None),
+                };
+                let alias = subscription.alias.as_deref();
+                let texts = [SepaError::ended(&words, alias).text(), subscription.unsubscribed(spread)];
                 self.subscriptions.remove(&id.0);
                 for text in texts {
                     self.say(text);

@@ -29,6 +29,11 @@ pub enum SpaceNotification {
     },
     /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.
     Ended(Option<GraphError>),
+    /// It is over with all others: the space begins anew.
+    Restarting {
+        /// The time over which their clients should come back; none if there are few.
+        spread: Option<Duration>,
+    },
 }
 
 /// Who brings the changes of a subscription, in words of pace.

@@ -5,6 +5,7 @@
 //! the writer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_graph::SubscriberId;
@@ -100,6 +101,17 @@ impl<C: Clone + Eq> SubscriptionRegistry<C> {
         all.into_iter().filter_map(|(id, it)| Some((SubscriberId(id), it.connection?))).collect()
     }
 
+    /// Work of all who listen when they come back: a query is evaluated anew for the first who wants it, and whoever wants
+    /// the same joins.
+    pub(crate) fn return_work(&self) -> Duration {
+        let heard = self.by_id.values().filter(|it| it.connection.is_some());
+        let (mut watched, mut work) = (BTreeSet::new(), Duration::ZERO);
+        for it in heard {
+            work += if watched.insert(it.watched.as_str()) { RETURN_COST } else { JOINED_RETURN_COST };
+        }
+        work
+    }
+
     /// Whether a connection listens.
     pub(crate) fn is_heard(&self, id: SubscriberId) -> bool {
         self.connection(id).is_some()
@@ -182,9 +194,13 @@ impl<C: Clone + Eq> SubscriptionRegistry<C> {
     }
 }
 
+/// A subscription that comes back: what the request queue assumes of a new one, and its text.
+const RETURN_COST: Duration = Duration::from_micros(300);
+/// One whose query stands by then.
+const JOINED_RETURN_COST: Duration = Duration::from_micros(20);
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use proptest::prelude::*;
 
@@ -230,6 +246,16 @@ mod tests {
         }
         let find = |told| registry.find("name 1", "watched", told, Some(10)).map(|(_, sequence)| sequence);
         assert_eq!([find(5), find(4), find(6), find(10), find(0)], [25, 24, 16, 20, 0].map(Some));
+    }
+
+    #[test]
+    fn who_comes_back_for_the_same_costs_little() {
+        let mut registry = Registry::default();
+        for id in 0..1000 {
+            let watched = format!("watched {}", if id < 900 { 0 } else { id });
+            registry.add(at(0), SubscriberId(id), format!("name {id}"), watched, (id % 2 == 0).then_some(1));
+        }
+        assert_eq!(registry.return_work(), 51 * RETURN_COST + 449 * JOINED_RETURN_COST, "and who is away comes later");
     }
 
     #[test]

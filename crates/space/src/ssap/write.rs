@@ -181,9 +181,10 @@ impl SsapSubscription {
         paced(message, &delegation_hints(every)).finish();
     }
 
-    /// The broker ends it.
-    pub(crate) fn ended(&self, status: Status, words: &str, out: &mut String) {
-        AnswerWriter::ended(&self.header, status, &self.name, out).text("reason", words).finish();
+    /// The broker ends it; with many others if its client is to come back within a time.
+    pub(crate) fn ended(&self, status: Status, words: &str, spread: Option<Duration>, out: &mut String) {
+        let message = AnswerWriter::ended(&self.header, status, &self.name, out).text("reason", words);
+        paced(message, &Hints { spread, ..Hints::default() }).finish();
     }
 
     /// The client ends it, by a request that may have come elsewhere.

@@ -301,7 +301,7 @@ impl Watch {
 
     /// A request of the pacer's is over, and was so at this time.
     fn end<R: Rng + ?Sized>(&mut self, at: Timestamp, outcome: &Outcome, rng: &mut R) {
-        let is_fetched = std::mem::take(&mut self.is_fetching);
+        let is_fetched = core::mem::take(&mut self.is_fetching);
         let delay = if is_fetched { None } else { self.pacer.on_outcome(at, outcome, rng) };
         self.next = self.next_after(at, delay, outcome, rng);
         self.count(outcome);

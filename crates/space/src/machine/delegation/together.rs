@@ -288,7 +288,7 @@ impl World {
                 assert!(terms.is_accepted && terms.rank > 0, "only who accepts it, and never the most important");
                 Input::Delegated { attempt, sequence, every }
             }
-            SpaceNotification::Ended(error) => panic!("{error:?}"),
+            over @ (SpaceNotification::Ended(_) | SpaceNotification::Restarting { .. }) => panic!("{over:?}"),
         };
         if let Some(lossy) = self.lossy
             && self.dice.one_in(lossy)

@@ -90,7 +90,7 @@ impl SimulatedSubscriber {
                 assert_eq!(*sequence, self.sequence, "it has no number of its own");
                 true
             }
-            SpaceNotification::Ended(_) => false,
+            SpaceNotification::Ended(_) | SpaceNotification::Restarting { .. } => false,
         }
     }
 

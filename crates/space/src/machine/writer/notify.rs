@@ -95,6 +95,12 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         }
     }
 
+    /// The time over which those who listen should come back when the space begins anew, so that this takes half of a
+    /// processor; none if they are few, because everybody has jitter of its own.
+    pub(crate) fn return_spread(&self) -> Option<Duration> {
+        Some(self.registry.return_work() * 2).filter(|spread| *spread >= SPREAD_MIN)
+    }
+
     /// These have room again.
     pub(crate) fn handle_room(&mut self, ids: Vec<SubscriberId>) {
         self.ready.extend(ids);
@@ -139,3 +145,6 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         let _ = self.space.unsubscribe(id);
     }
 }
+
+/// What clients spread over anyway when they come back.
+const SPREAD_MIN: Duration = Duration::from_millis(200);

@@ -6,7 +6,7 @@ use tidegate_wire_ssap::Status;
 use super::SsapConnection;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS};
 use crate::machine::notification::SpaceNotification;
-use crate::notifications::{ENDED, NotificationInlet};
+use crate::notifications::{ENDED, NotificationInlet, RESTARTING};
 use crate::ssap::SubscriptionEnd;
 
 impl SsapConnection {
@@ -30,9 +30,13 @@ impl SsapConnection {
             SpaceNotification::Delegated { sequence, every } => {
                 subscription.delegated(sequence, every, &mut self.out);
             }
-            SpaceNotification::Ended(error) => {
-                let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
-                subscription.ended(Status::Reset, &words, &mut self.out);
+            SpaceNotification::Ended(_) | SpaceNotification::Restarting { .. } => {
+                let (words, spread) = match told {
+                    SpaceNotification::Ended(Some(error)) => (error.to_string(), None),
+                    SpaceNotification::Restarting { spread } => (RESTARTING.to_owned(), spread),
+                    _ => (ENDED.to_owned(), None),
+                };
+                subscription.ended(Status::Reset, &words, spread, &mut self.out);
                 self.door.forget(&subscription.name, &self.farewell);
                 self.subscriptions.remove(&id.0);
             }
