@@ -142,7 +142,7 @@ async fn under_load_subscriptions_are_handed_over_and_taken_back_at_both_doors()
 
 #[tokio::test]
 async fn switched_off_nobody_is_handed_over() {
-    let broker = start(DelegationConfig { share_max: 0.0, load_min: 0.0 });
+    let broker = start(DelegationConfig { share_max: 0.0, load_min: 0.0, ..DelegationConfig::default() });
     broker.busy.0.store(true, Ordering::SeqCst);
     let space = soon(Space::connect(&broker.urls[1])).await.unwrap();
     let mut query = soon(space.persistent_query(LAMP).open()).await.unwrap();

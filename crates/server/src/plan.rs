@@ -17,8 +17,8 @@ use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
 use tidegate_space::SpaceAddresses;
 use tidegate_wire_mqtt::QoS;
 
-pub use admission::admission;
 use admission::pointless_delays;
+pub use admission::{admission, delegation};
 
 use crate::certificate;
 use crate::config::keys::{Limits, Options};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use tidegate_broker::ExtraMetric;
 use tidegate_space::{
-    AccessPolicy, BoundSockets, DelegationConfig, MemoryBudget, Service, ServiceOptions, SpaceAddresses,
-    SpaceListeners, SpaceOpening, StoreConfig,
+    AccessPolicy, BoundSockets, MemoryBudget, Service, ServiceOptions, SpaceAddresses, SpaceListeners, SpaceOpening,
+    StoreConfig,
 };
 use tracing::{info, warn};
 
@@ -155,10 +155,9 @@ fn extra_metrics(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) 
 fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service> {
     let store = &loaded.options.store;
     let budget: Option<Arc<dyn MemoryBudget>> = Some(Arc::new(BrokerMemory(running.handle.clone())));
-    let share_max = loaded.options.space.delegation_max.0 as f64 / 100.0;
     let options = ServiceOptions {
         admission: plan::admission(&loaded.options),
-        delegation: DelegationConfig { share_max, ..DelegationConfig::default() },
+        delegation: plan::delegation(&loaded.options),
         budget,
         ..ServiceOptions::default()
     };

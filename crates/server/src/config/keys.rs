@@ -187,6 +187,8 @@ keys! {
         Restart check_delay_max: Span<1, 60_000> = Span(admission().check.delay_max);
         /// Share of the subscriptions of clients that accept it which may be handed over to checks of their own while the smart space has too much to do, in percent; 0 switches that off.
         Restart delegation_max: WholeNumber<0, 100> = WholeNumber(100);
+        /// How long requests have to wait before subscriptions are handed over; at a fifth of it they are taken back. With 0ms every subscription is handed over that costs less to be asked for than to be told.
+        Restart delegation_wait: Span<0, 60_000> = Span(tidegate_space::DelegationConfig::default().wait);
         /// Pages of other sites that may use the doors of the smart space through a browser, by origin.
         Reload origins: Origins = Origins::default();
     }

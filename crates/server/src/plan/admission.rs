@@ -1,6 +1,6 @@
 //! How requests to the smart space wait, and what of that contradicts itself.
 
-use tidegate_space::{ClassAdmission, SpaceAdmission};
+use tidegate_space::{ClassAdmission, DelegationConfig, SpaceAdmission};
 
 use crate::config::keys::{Options, SpaceSection};
 use crate::config::setting::{Setting, Span};
@@ -22,6 +22,14 @@ pub fn admission(options: &Options) -> SpaceAdmission {
         rule: options.pool.rule.0,
         length: options.pool.length.0 as u32,
     }
+}
+
+/// How many subscriptions may be handed over to their clients, and when.
+pub fn delegation(options: &Options) -> DelegationConfig {
+    let (usual, wait) = (DelegationConfig::default(), options.space.delegation_wait.0);
+    // Whoever wants it always wants it for few, too.
+    let load_min = if wait.is_zero() { 0.0 } else { usual.load_min };
+    DelegationConfig { share_max: options.space.delegation_max.0 as f64 / 100.0, load_min, wait }
 }
 
 fn delays(it: &SpaceSection) -> [(&'static str, Delay); 5] {

@@ -35,11 +35,14 @@ pub struct DelegationConfig {
     pub share_max: f64,
     /// Processors: where pushing to all of them takes less, handing it over helps nobody.
     pub load_min: f64,
+    /// How long what comes has to wait before something is handed over. Half of what a change may wait by default: from
+    /// here on others would be refused soon. With none it is done always.
+    pub wait: Duration,
 }
 
 impl Default for DelegationConfig {
     fn default() -> Self {
-        Self { share_max: 1.0, load_min: 0.02 }
+        Self { share_max: 1.0, load_min: 0.02, wait: Duration::from_millis(50) }
     }
 }
 
@@ -82,6 +85,7 @@ pub struct DelegationCounts {
 pub(crate) struct Delegator {
     share_max: f64,
     load_min: f64,
+    wait: Duration,
     entries: BTreeMap<u64, DelegationEntry>,
     delegated: BTreeSet<u64>,
     /// Those who have not been told yet how it is.
@@ -106,6 +110,7 @@ impl Delegator {
         Self {
             share_max,
             load_min: config.load_min.max(0.0),
+            wait: config.wait,
             entries: BTreeMap::new(),
             delegated: BTreeSet::new(),
             notices: BTreeSet::new(),
@@ -195,11 +200,11 @@ impl Delegator {
     /// It is looked how long things have to wait. The answer is who is to be told something.
     pub(crate) fn look(&mut self, now: Timestamp, wait: Duration) -> Vec<u64> {
         (self.clock, self.looked) = (now, Some(now));
-        if wait >= WAIT_HIGH {
+        if wait >= self.wait {
             (self.pressed, self.calm_since) = (self.pressed.saturating_add(1), None);
         } else {
             self.pressed = 0;
-            self.calm_since = if wait <= WAIT_LOW { self.calm_since.or(Some(now)) } else { None };
+            self.calm_since = if wait <= self.wait / CALM_PART { self.calm_since.or(Some(now)) } else { None };
         }
         // What becomes shorter is being worked off: enough has been done.
         let is_growing = wait >= std::mem::replace(&mut self.waited, wait);
@@ -335,10 +340,8 @@ fn keep_first<T>(all: &mut Vec<T>, count: usize, order: impl Fn(&T, &T) -> std::
 
 /// How often it is looked while somebody accepts to be delegated.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Half of what a change may wait by default (`space.update_delay_max`): from here on others would be refused soon.
-const WAIT_HIGH: Duration = Duration::from_millis(50);
-/// A fifth of it: below this the load has room to grow without another handover.
-const WAIT_LOW: Duration = Duration::from_millis(10);
+/// The part of the wait below which it is calm: there the load has room to grow without another handover.
+const CALM_PART: u32 = 5;
 /// One long wait is an accident.
 const PRESSED_LOOKS: u8 = 2;
 /// How long it has to be calm before somebody is taken back.
