@@ -133,7 +133,9 @@ impl KpDirectory {
             Ok(response) => {
                 let waited = response.hints.queued.unwrap_or_default();
                 counts.answered += 1;
-                counts.waited_mean = (counts.waited_mean * 15 + waited) / 16;
+                // The first one is the mean.
+                let part = u32::try_from(counts.answered).unwrap_or(u32::MAX).min(16);
+                counts.waited_mean = (counts.waited_mean * (part - 1) + waited) / part;
                 counts.waited_max = waited.max(counts.waited_max.mul_f64(WAITED_FADES));
             }
             Err(Refused::Busy(_) | Refused::Dropped) => counts.refused += 1,

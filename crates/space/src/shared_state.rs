@@ -466,7 +466,9 @@ mod tests {
             assert!(waiting.try_recv().is_err(), "of others, and what is no check, nothing is known to be old");
         }
         assert_eq!(shared.counts.all(), [("query", "outdated", 1)]);
-        assert_eq!(lock(&shared.desk).front.decisions(), [("query", "outdated", 1)]);
+        let decisions = lock(&shared.desk).front.decisions();
+        let made: Vec<_> = decisions.into_iter().filter(|(_, _, number)| *number > 0).collect();
+        assert_eq!(made, [("query", "outdated", 1)]);
     }
 
     #[test]

@@ -176,15 +176,16 @@ impl<R: Requester, C> FrontDesk<R, C> {
         self.queue(side).drain().into_iter().map(refused).collect()
     }
 
-    /// What was decided about requests for which there was no room, or no use: class, policy and number, without those that
-    /// are zero.
+    /// What was decided about requests for which there was no room, or no use: class, policy and number.
     pub(crate) fn decisions(&self) -> Vec<(&'static str, &'static str, u64)> {
         let of_class = |class: &Class| {
             let both = [self.writers.decisions(*class), self.readers.decisions(*class)];
             let name = class.name();
             PoolDecision::ALL.map(|decision| (name, decision.name(), both.map(|it| it[decision as usize]).iter().sum()))
         };
-        Class::ALL.iter().flat_map(of_class).filter(|(_, _, number)| *number > 0).collect()
+        // Nothing of the other classes comes here.
+        let asked = Class::ALL.iter().filter(|class| !matches!(class, Class::Control | Class::Publish));
+        asked.flat_map(of_class).collect()
     }
 
     /// How long a change that comes now would wait.
