@@ -315,6 +315,7 @@ impl ShardState {
     fn pump_one(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let Some(conn) = session.conn else { return false };
+        let has_window = session.has_window();
         let Some(queue) = session.queue.as_mut() else { return false };
         // Little at a time, so that what comes next can still be chosen.
         let has_room = |connection: &Connection| {
@@ -324,14 +325,17 @@ impl ShardState {
         if self.connections.get(conn).is_some_and(|connection| !has_room(connection)) {
             return false;
         }
-        let NextMessage::Message(qos) = queue.next() else { return false };
-        if qos > QoS::AtMostOnce && !session.has_window() {
-            return false;
+        // Whoever has a window takes whatever is next: it need not be looked at before it is taken.
+        if !(has_window && queue.is_all_here()) {
+            let NextMessage::Message(qos) = queue.next() else { return false };
+            if qos > QoS::AtMostOnce && !has_window {
+                return false;
+            }
         }
+        let Some(queued) = session.dequeue(&mut self.stats) else { return false };
         if let Some(full) = session.queue.as_mut().and_then(|queue| queue.full.as_mut()) {
             full.note_sent(now);
         }
-        let Some(queued) = session.dequeue(&mut self.stats) else { return false };
         self.meters.all.scheduler_wait[queued.message.class().index()].note(now.since(queued.since));
         self.send_queued(index, queued, now);
         true

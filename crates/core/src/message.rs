@@ -180,6 +180,12 @@ impl Message {
         }
     }
 
+    /// The first byte of all, to have its memory fetched.
+    #[inline]
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        self.bytes.first().copied()
+    }
+
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }

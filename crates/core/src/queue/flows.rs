@@ -186,6 +186,15 @@ impl Flows {
         }
     }
 
+    /// Takes what comes next.
+    pub(super) fn take(&mut self) -> Option<WaitingCopy> {
+        let taken = self.scheduler.pop()?;
+        if let Some(behind) = self.scheduler.first(taken.flow) {
+            behind.fetch();
+        }
+        Some(taken.item)
+    }
+
     /// Where [`Scheduler::evict_longest`] would take from; none if that is those who share a place.
     pub(super) fn longest(&self) -> Option<QueueFlow> {
         let longest = self.scheduler.longest()?;
