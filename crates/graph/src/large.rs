@@ -71,8 +71,11 @@ impl GraphSpace {
         self.dataset.sweep();
     }
 
-    /// Whether more quads match than this.
+    /// Whether more quads match than this. One that says all its terms is taken to match one: most changes have only such.
     pub fn matches_more_than(&self, masks: &[Mask], count: usize) -> bool {
+        if masks.len() <= count && masks.iter().all(Mask::is_exact) {
+            return false;
+        }
         let snapshot = self.snapshot();
         let patterns = masks.iter().filter_map(|mask| mask.pattern(&snapshot));
         patterns.flat_map(|pattern| snapshot.scan(pattern)).nth(count).is_some()

@@ -23,6 +23,11 @@ pub struct Mask {
 }
 
 impl Mask {
+    /// Whether it says all three terms.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.subject.is_some() && self.predicate.is_some() && self.object.is_some()
+    }
+
     /// The pattern in the numbers of a snapshot. `None` if it has a term that the snapshot has not.
     pub(crate) fn pattern(&self, snapshot: &Snapshot) -> Option<IdPattern> {
         let find = |term: TermRef<'_>| snapshot.terms.find(term);

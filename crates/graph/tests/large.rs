@@ -105,6 +105,21 @@ fn a_large_change_that_fails_or_is_given_up_leaves_nothing_behind() {
 }
 
 #[test]
+fn it_is_known_whether_masks_clear_many() {
+    let mut space = space();
+    change(&mut space, "INSERT DATA { <urn:a> <urn:p> 1, 2, 3 . <urn:b> <urn:p> 4 }");
+    let subject = |name: &str| Some(oxrdf::NamedNode::new_unchecked(name).into());
+    let of = |name: &str| Mask { subject: subject(name), ..Mask::default() };
+    assert!(space.matches_more_than(&[of("urn:a")], 2) && !space.matches_more_than(&[of("urn:a")], 3));
+    assert!(space.matches_more_than(&[of("urn:a"), of("urn:b")], 3));
+    assert!(!space.matches_more_than(&[], 0));
+    let predicate = Some(oxrdf::NamedNode::new_unchecked("urn:p"));
+    let exact = Mask { predicate, object: Some(oxrdf::Literal::from(1).into()), ..of("urn:a") };
+    assert!(!space.matches_more_than(std::slice::from_ref(&exact), 1));
+    assert!(space.matches_more_than(&[exact.clone(), exact], 1), "they are looked for");
+}
+
+#[test]
 fn blank_nodes_are_new_ones_and_their_names_are_told() {
     let mut space = space();
     let blank = quads_of("INSERT DATA { _:x <urn:p> 1 . _:x <urn:p> 2 }");
