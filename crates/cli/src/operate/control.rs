@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Map, Value, json};
 
-use super::table::{Align, TextTable, number, shown, span};
+use super::table::{Align, Column, TextTable, number, shown, span};
 use super::{out, print_json};
 use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange};
 use tidegate_program::{AdminClient, AdminError, Usage, escaped};
@@ -49,18 +49,14 @@ fn limits_text(answer: &Value) -> String {
         return "no limits of single clients; set one:  tidegate limits set CLIENT rate=500/s (or entitled=500/s)\n"
             .to_owned();
     }
-    let mut table = TextTable::new(&[
-        ("KIND", Align::Left),
-        ("NAME", Align::Left),
-        ("RATE/s", Align::Right),
-        ("AT ONCE", Align::Right),
-        ("ENTITLED/s", Align::Right),
-    ]);
-    for limit in limits {
-        let (kind, name) = (shown(&limit["kind"]), shown(&limit["name"]));
-        table.row([kind, name, number(&limit["rate"]), shown(&limit["burst"]), number(&limit["entitled"])]);
-    }
-    table.text()
+    let columns: &[Column] = &[
+        ("KIND", Align::Left, "kind", shown),
+        ("NAME", Align::Left, "name", shown),
+        ("RATE/s", Align::Right, "rate", number),
+        ("AT ONCE", Align::Right, "burst", shown),
+        ("ENTITLED/s", Align::Right, "entitled", number),
+    ];
+    TextTable::of(columns, limits).text()
 }
 
 /// `tidegate ban`.
@@ -205,17 +201,14 @@ fn bans_text(answer: &Value) -> String {
     if bans.is_empty() {
         return "nobody is kept out; to do so:  tidegate ban add CLIENT --for 1h\n".to_owned();
     }
-    let mut table = TextTable::new(&[
-        ("CLIENT", Align::Left),
-        ("USER", Align::Left),
-        ("NETWORK", Align::Left),
-        ("LEFT/s", Align::Right),
-        ("REASON", Align::Left),
-    ]);
-    for ban in bans {
-        table.row(["client", "user", "network", "left_s", "reason"].map(|name| shown(&ban[name])));
-    }
-    table.text()
+    let columns: &[Column] = &[
+        ("CLIENT", Align::Left, "client", shown),
+        ("USER", Align::Left, "user", shown),
+        ("NETWORK", Align::Left, "network", shown),
+        ("LEFT/s", Align::Right, "left_s", shown),
+        ("REASON", Align::Left, "reason", shown),
+    ];
+    TextTable::of(columns, bans).text()
 }
 
 #[cfg(test)]

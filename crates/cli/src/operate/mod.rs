@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
 pub(crate) use control::{ban, limits};
 pub(crate) use status::status;
-use table::{Align, TextTable, number, shown, span, whole};
+use table::{Align, Column, TextTable, number, shown, span, whole};
 use tidegate_program::{AdminClient, AdminError, escaped};
 pub(crate) use top::top;
 
@@ -90,7 +90,7 @@ pub(crate) fn clients(args: &ClientsArgs) -> Result<u8> {
         return print_json(&answer);
     }
     let rows = answer["clients"].as_array().map_or(&[][..], Vec::as_slice);
-    let table = if args.closed { closed_table(rows) } else { clients_table(rows) };
+    let table = TextTable::of(if args.closed { CLOSED } else { CLIENTS }, rows);
     out(&table.text());
     let total = answer["total"].as_u64().unwrap_or(0) as usize;
     if total > rows.len() {
@@ -99,81 +99,39 @@ pub(crate) fn clients(args: &ClientsArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn clients_table(rows: &[Value]) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("CLIENT", Align::Left),
-        ("STATE", Align::Left),
-        ("RATE/s", Align::Right),
-        ("LEARNED/s", Align::Right),
-        ("LIMIT/s", Align::Right),
-        ("DELAY", Align::Right),
-        ("HELD", Align::Right),
-        ("QUEUE", Align::Right),
-        ("INFLIGHT", Align::Right),
-        ("REFUSED", Align::Right),
-        ("LOST", Align::Right),
-        ("IN", Align::Right),
-        ("OUT", Align::Right),
-        ("SUBS", Align::Right),
-        ("USER", Align::Left),
-        ("ADDRESS", Align::Left),
-        ("MQTT", Align::Left),
-        ("SINCE", Align::Left),
-    ]);
-    for row in rows {
-        let cell = |name: &str| shown(&row[name]);
-        table.row([
-            cell("client_id"),
-            cell("state"),
-            number(&row["rate"]),
-            number(&row["learned_rate"]),
-            number(&row["limit_rate"]),
-            delay(&row["delay_ms"]),
-            cell("held"),
-            cell("queue_messages"),
-            cell("inflight"),
-            cell("refused"),
-            cell("drops"),
-            cell("received"),
-            cell("delivered"),
-            cell("subscriptions"),
-            cell("user"),
-            cell("address"),
-            cell("protocol"),
-            cell("connected_since"),
-        ]);
-    }
-    table
-}
+/// What is shown of clients; `top` has room for some of it.
+const CLIENTS: &[Column] = &[
+    ("CLIENT", Align::Left, "client_id", shown),
+    ("STATE", Align::Left, "state", shown),
+    ("RATE/s", Align::Right, "rate", number),
+    ("LEARNED/s", Align::Right, "learned_rate", number),
+    ("LIMIT/s", Align::Right, "limit_rate", number),
+    ("DELAY", Align::Right, "delay_ms", delay),
+    ("HELD", Align::Right, "held", shown),
+    ("QUEUE", Align::Right, "queue_messages", shown),
+    ("INFLIGHT", Align::Right, "inflight", shown),
+    ("REFUSED", Align::Right, "refused", shown),
+    ("LOST", Align::Right, "drops", shown),
+    ("IN", Align::Right, "received", shown),
+    ("OUT", Align::Right, "delivered", shown),
+    ("SUBS", Align::Right, "subscriptions", shown),
+    ("USER", Align::Left, "user", shown),
+    ("ADDRESS", Align::Left, "address", shown),
+    ("MQTT", Align::Left, "protocol", shown),
+    ("SINCE", Align::Left, "connected_since", shown),
+];
 
-fn closed_table(rows: &[Value]) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("CLOSED", Align::Left),
-        ("CLIENT", Align::Left),
-        ("REASON", Align::Left),
-        ("ADDRESS", Align::Left),
-        ("SINCE", Align::Left),
-        ("IN", Align::Right),
-        ("OUT", Align::Right),
-        ("REFUSED", Align::Right),
-        ("LOST", Align::Right),
-    ]);
-    for row in rows {
-        let names = [
-            "closed_at",
-            "client_id",
-            "reason",
-            "address",
-            "connected_since",
-            "received",
-            "delivered",
-            "refused",
-            "drops",
-        ];
-        table.row(names.map(|name| shown(&row[name])));
-    }
-    table
-}
+const CLOSED: &[Column] = &[
+    ("CLOSED", Align::Left, "closed_at", shown),
+    ("CLIENT", Align::Left, "client_id", shown),
+    ("REASON", Align::Left, "reason", shown),
+    ("ADDRESS", Align::Left, "address", shown),
+    ("SINCE", Align::Left, "connected_since", shown),
+    ("IN", Align::Right, "received", shown),
+    ("OUT", Align::Right, "delivered", shown),
+    ("REFUSED", Align::Right, "refused", shown),
+    ("LOST", Align::Right, "drops", shown),
+];
 
 fn delay(value: &Value) -> String {
     match value.as_u64().unwrap_or(0) {

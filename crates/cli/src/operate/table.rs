@@ -15,6 +15,9 @@ const CELL_MAX: usize = 40;
 /// Characters of the last column, however narrow the terminal is.
 const LAST_COLUMN_MIN: usize = 20;
 
+/// A column: its head, what is shown of a row there, and how that is written.
+pub(crate) type Column = (&'static str, Align, &'static str, fn(&Value) -> String);
+
 #[derive(Debug)]
 pub(crate) struct TextTable {
     align: Vec<Align>,
@@ -25,6 +28,16 @@ impl TextTable {
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         Self { align: columns.iter().map(|(_, align)| *align).collect(), rows: vec![head] }
+    }
+
+    /// A row for each of an answer's objects.
+    pub(crate) fn of(columns: &[Column], rows: &[Value]) -> Self {
+        let heads: Vec<(&str, Align)> = columns.iter().map(|(head, align, ..)| (*head, *align)).collect();
+        let mut table = Self::new(&heads);
+        for row in rows {
+            table.row(columns.iter().map(|(_, _, field, written)| written(&row[*field])));
+        }
+        table
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {

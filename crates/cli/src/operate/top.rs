@@ -12,8 +12,8 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::Value;
 use tidegate_core::RATE_WINDOW;
 
-use super::table::{Align, TextTable, counted, number, shown, span};
-use super::{delay, out, sentence};
+use super::table::{Column, TextTable, counted, number, shown, span};
+use super::{CLIENTS, out, sentence};
 use crate::arguments::TopArgs;
 use tidegate_program::AdminClient;
 use tidegate_program::Stop;
@@ -163,36 +163,7 @@ fn summary(status: &Value) -> String {
 }
 
 fn table(clients: &[Value]) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("CLIENT", Align::Left),
-        ("STATE", Align::Left),
-        ("RATE/s", Align::Right),
-        ("LEARNED/s", Align::Right),
-        ("LIMIT/s", Align::Right),
-        ("DELAY", Align::Right),
-        ("HELD", Align::Right),
-        ("QUEUE", Align::Right),
-        ("REFUSED", Align::Right),
-        ("LOST", Align::Right),
-        ("IN", Align::Right),
-        ("OUT", Align::Right),
-    ]);
-    for client in clients {
-        let cell = |name: &str| shown(&client[name]);
-        table.row([
-            cell("client_id"),
-            cell("state"),
-            number(&client["rate"]),
-            number(&client["learned_rate"]),
-            number(&client["limit_rate"]),
-            delay(&client["delay_ms"]),
-            cell("held"),
-            cell("queue_messages"),
-            cell("refused"),
-            cell("drops"),
-            cell("received"),
-            cell("delivered"),
-        ]);
-    }
-    table
+    const LEFT_OUT: [&str; 6] = ["INFLIGHT", "SUBS", "USER", "ADDRESS", "MQTT", "SINCE"];
+    let columns: Vec<Column> = CLIENTS.iter().filter(|(head, ..)| !LEFT_OUT.contains(head)).copied().collect();
+    TextTable::of(&columns, clients)
 }
