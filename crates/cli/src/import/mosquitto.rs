@@ -86,7 +86,7 @@ fn of_listener(listeners: &mut Vec<ConfListener>, line: &ConfLine) -> bool {
 
 fn place(translation: &mut Translation, listener: &ConfListener) {
     let Some(port) = &listener.port else { return };
-    let said = listener.line.as_ref().map_or_else(|| format!("port {port}"), |line| in_words(line));
+    let said = listener.line.as_ref().map_or_else(|| format!("port {port}"), in_words);
     let is_path = listener.address.as_deref().is_some_and(|address| address.starts_with('/'));
     if is_path || port == "0" {
         return translation.leave_out(said, "no sockets of the file system: bind an address instead");
