@@ -76,7 +76,7 @@ fn kps_behind_one_address_are_known_by_their_own_names_at_all_doors() {
 }
 
 #[test]
-fn a_class_that_is_claimed_without_the_right_to_it_is_ignored_and_counted() {
+fn f133_a_class_that_is_claimed_without_the_right_to_it_is_ignored_and_counted() {
     let broker = start_with(SpaceLimits::default(), Arc::new(Agents));
     let ask = |headers: &[(&str, &str)]| broker.request("GET", "/query?query=ASK%7B%7D", headers, b"").status;
     assert_eq!(ask(&[("pace-client", "eve"), ("pace-class", "agents")]), 200);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_better_class_is_for_claimants_and_a_lesser_one_for_everybody() {
+    fn f133_a_better_class_is_for_claimants_and_a_lesser_one_for_everybody() {
         let stranger = asker(None, "10.2.0.1", Some("agents"));
         assert_eq!(name_of(&stranger, Some("agents")), ("normal".into(), true));
         assert_eq!(name_of(&stranger, Some("no such class")), ("normal".into(), true));
