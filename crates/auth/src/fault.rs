@@ -83,6 +83,14 @@ pub enum FileFault {
     FilterShared,
     /// More than [`limits::RULES_MAX`].
     TooManyRules,
+    /// Something other than `read`, `write`, `readwrite` for a graph.
+    GraphAccessUnknown(String),
+    /// Not the name of a graph.
+    GraphInvalid,
+    /// The smart space knows users and no client identifiers.
+    GraphOfClient,
+    /// More than [`limits::GRAPH_RULES_MAX`].
+    TooManyGraphRules,
 }
 
 impl fmt::Display for FileFault {
@@ -128,6 +136,16 @@ impl fmt::Display for FileFault {
                 f.write_str("a rule names the topics of a shared subscription, without $share/group/")
             }
             Self::TooManyRules => write!(f, "more than {} rules", limits::RULES_MAX),
+            Self::GraphAccessUnknown(word) => {
+                write!(f, "{word:?} is nothing that is done to a graph: expected read, write or readwrite")
+            }
+            Self::GraphInvalid => f.write_str(
+                "expected \"default\", \"*\" or an absolute IRI in which * stands for any characters and %u for the user",
+            ),
+            Self::GraphOfClient => {
+                f.write_str("a rule for a graph has user, role or anonymous: the smart space knows no client identifiers")
+            }
+            Self::TooManyGraphRules => write!(f, "more than {} rules for graphs", limits::GRAPH_RULES_MAX),
         }
     }
 }

@@ -21,6 +21,12 @@ pub const ROLES_MAX: usize = 32;
 /// Rules of one access list.
 pub const RULES_MAX: usize = 100_000;
 
+/// Rules about graphs: those of one user are looked at for each graph of the space.
+pub const GRAPH_RULES_MAX: usize = 1_000;
+
+/// Users whose rights to graphs are remembered: as many as may be connected to the space at once, about.
+pub const GRAPH_RIGHTS_KNOWN_MAX: usize = 4_096;
+
 /// Bytes of a password, looked at before anything is hashed.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 

@@ -73,7 +73,7 @@ fn show_rules(loaded: &Loaded, out: &mut impl Write) -> Result<()> {
     }
     for rule in &loaded.rules {
         let Origin::File { .. } = rule.origin else { continue };
-        writeln!(out, "\n# a [[security.rule]] for {:?} stands at {}", rule.topic, rule.origin)?;
+        writeln!(out, "\n# a [[security.rule]] for {:?} stands at {}", rule.target.name(), rule.origin)?;
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ impl GraphSpace {
             return false;
         }
         let Some(peeled) = peel(&query.algebra) else { return false };
-        let is_whole = peeled.whole && query.dataset().is_none();
+        let is_whole = peeled.whole && query.is_of_all_graphs();
         !(is_whole && branches(&peeled.pattern, self.limits.standing.value_bytes_max).is_some())
     }
 

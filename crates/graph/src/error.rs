@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::rights::ForbiddenGraph;
+
 /// What was answered instead of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GraphError {
@@ -9,6 +11,8 @@ pub enum GraphError {
     Syntax(String),
     /// It is SPARQL, but not something this broker does.
     Refused(QueryRefusal),
+    /// Whoever asks may not do this to a graph.
+    Forbidden(Box<ForbiddenGraph>),
     /// A document is no RDF; the parser's words say where.
     NotRdf(String),
     /// A limit was reached.
@@ -234,6 +238,7 @@ impl fmt::Display for GraphError {
             Self::Refused(QueryRefusal::RuleWithoutWhere) => formatter.write_str("a rule needs a WHERE"),
             Self::Refused(QueryRefusal::GraphsTwice) => formatter
                 .write_str("using-graph-uri and using-named-graph-uri do not go with USING, USING NAMED or WITH"),
+            Self::Forbidden(forbidden) => forbidden.fmt(formatter),
             Self::NotRdf(words) => formatter.write_str(words),
             Self::Limit(limit) => limit.fmt(formatter),
             Self::LimitAt(limit, place) => write!(formatter, "line {}, column {}: {limit}", place.line, place.column),
@@ -246,6 +251,12 @@ impl fmt::Display for GraphError {
 }
 
 impl std::error::Error for GraphError {}
+
+impl From<ForbiddenGraph> for GraphError {
+    fn from(forbidden: ForbiddenGraph) -> Self {
+        Self::Forbidden(Box::new(forbidden))
+    }
+}
 
 #[cfg(test)]
 mod tests {

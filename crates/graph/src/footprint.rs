@@ -61,7 +61,7 @@ impl Footprint {
                 MaskGraph::Default => DEFAULT,
                 MaskGraph::Named(name) => number(name.as_ref().into()),
                 MaskGraph::AnyNamed => ANY_NAMED,
-                MaskGraph::Any => ANY,
+                MaskGraph::Any | MaskGraph::Readable(_) => ANY,
             };
             let subject = mask.subject.as_ref().map(|node| number(node.as_ref().into()));
             let predicate = mask.predicate.as_ref().map(|node| number(node.as_ref().into()));

@@ -1,6 +1,8 @@
 //! Who cares about a quad? Each interest is a pattern; it is filed under the positions it binds and their terms, so a
 //! changed quad asks at most once per combination of bound positions, however many patterns do not match it.
 
+use std::sync::Arc;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use oxrdf::{NamedNode, NamedOrBlankNode, Term, TermRef};
@@ -8,6 +10,7 @@ use oxrdf::{NamedNode, NamedOrBlankNode, Term, TermRef};
 use crate::dataset::Snapshot;
 use crate::dictionary::Id;
 use crate::index::{IdPattern, InGraph, Quad};
+use crate::rights::GraphList;
 
 /// A pattern for quads: what is `None` may be anything. Several masks together are the union of their matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +42,7 @@ impl Mask {
             MaskGraph::Default => InGraph::One(0),
             MaskGraph::Named(name) => InGraph::One(find(name.as_ref().into())?),
             MaskGraph::AnyNamed => InGraph::AnyNamed,
-            MaskGraph::Any => InGraph::Any,
+            MaskGraph::Any | MaskGraph::Readable(_) => InGraph::Any,
         };
         Some(IdPattern {
             graph,
@@ -62,6 +65,8 @@ pub enum MaskGraph {
     AnyNamed,
     /// Every graph.
     Any,
+    /// Every graph that may be read by somebody. Not for standing queries and not for changes.
+    Readable(Arc<GraphList>),
 }
 
 /// Patterns and their owners.

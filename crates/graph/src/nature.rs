@@ -9,8 +9,9 @@ use crate::algebra::{AlgebraVisitor, walk};
 use crate::dataset::Snapshot;
 use crate::error::GraphError;
 use crate::limits::{EvaluationMeter, QueryLimits};
-use crate::masks::Mask;
+use crate::masks::{Mask, MaskGraph};
 use crate::query::{Query, is_describe};
+use crate::restrict::ReadableGraphs;
 use crate::text::{Tokens, variable};
 
 /// A query with so many triple patterns, and nothing worse, is cheap.
@@ -147,9 +148,17 @@ impl Snapshot {
     pub fn matching(&self, masks: &[Mask], limits: &QueryLimits) -> Result<Vec<oxrdf::Quad>, GraphError> {
         let meter = EvaluationMeter::new(limits);
         let mut found = BTreeSet::new();
-        for pattern in masks.iter().filter_map(|mask| mask.pattern(self)) {
+        for (mask, pattern) in masks.iter().filter_map(|mask| Some((mask, mask.pattern(self)?))) {
+            let readable = if let MaskGraph::Readable(readable) = &mask.graph {
+                Some(ReadableGraphs::new(readable))
+            } else {
+                None
+            };
             for quad in self.scan(pattern) {
                 meter.step()?;
+                if readable.as_ref().is_some_and(|readable| !readable.has(quad.graph, self)) {
+                    continue;
+                }
                 found.insert((quad.graph, quad.subject, quad.predicate, quad.object));
                 if found.len() > limits.rows_max {
                     return Err(crate::error::Limit::Rows.into());

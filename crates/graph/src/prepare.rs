@@ -26,7 +26,7 @@ pub(crate) fn followed(
     dictionary: &mut Dictionary,
     limits: &StandingContext<'_>,
 ) -> Result<Option<(Vec<Follower>, Query)>, GraphError> {
-    if !peeled.whole || query.dataset().is_some() {
+    if !peeled.whole || !query.is_of_all_graphs() {
         return Ok(None);
     }
     let Some(branches) = branches(&peeled.pattern, limits.query.value_bytes_max) else { return Ok(None) };
@@ -43,7 +43,7 @@ fn projection(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Qu
     let inner = Box::new(peeled.pattern.clone());
     let pattern = GraphPattern::Project { inner, variables: peeled.columns.clone() };
     let (dataset, base_iri) = (query.dataset().cloned(), query.algebra.base_iri().cloned());
-    Query::new(Algebra::Select { dataset, pattern, base_iri }, limits)
+    Ok(Query::new(Algebra::Select { dataset, pattern, base_iri }, limits)?.reading_as(query))
 }
 
 /// The query to evaluate again: a `CONSTRUCT` as the select of its template's variables.
@@ -141,7 +141,7 @@ fn held_mask(mask: &Mask, holding: &mut Holding<'_>) -> Result<IdPattern, Limit>
         MaskGraph::Default => InGraph::One(0),
         MaskGraph::Named(name) => InGraph::One(held(Some(&node(name)), holding)?.unwrap_or(0)),
         MaskGraph::AnyNamed => InGraph::AnyNamed,
-        MaskGraph::Any => InGraph::Any,
+        MaskGraph::Any | MaskGraph::Readable(_) => InGraph::Any,
     };
     Ok(IdPattern { graph, subject, predicate, object })
 }

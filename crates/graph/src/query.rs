@@ -1,6 +1,7 @@
 //! SPARQL queries on a snapshot.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::error::{GraphError, Limit};
 use crate::guard::PatternGuard;
 use crate::limits::{EvaluationMeter, QueryLimits};
 use crate::nature::{Nature, own_names, with_numbers};
+use crate::rights::GraphList;
 use crate::syntax::{star_order, words};
 use crate::text;
 use crate::view::{MERGED, SnapshotView};
@@ -36,6 +38,8 @@ pub struct Query {
     /// The client's own names that look like those that the parser makes up, which are others each time. None if any name
     /// may be the client's own.
     own_names: Option<BTreeSet<String>>,
+    /// The graphs that it may find where it does not name them; all, if nothing is said.
+    readable: Option<Arc<GraphList>>,
     pub(crate) nature: Nature,
 }
 
@@ -68,7 +72,7 @@ impl Query {
         let mut guarded = algebra.clone();
         let guard = PatternGuard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
         let (direct, nature) = (Direct::of(&algebra), Nature::of(pattern_of(&algebra)));
-        Ok(Self { algebra, guarded, guard, direct, own_names: None, nature })
+        Ok(Self { algebra, guarded, guard, direct, own_names: None, readable: None, nature })
     }
 
     /// The same query on these graphs, as the protocol's `default-graph-uri` and `named-graph-uri` say. They replace
@@ -83,13 +87,42 @@ impl Query {
         self
     }
 
+    /// The same query in other words.
+    pub(crate) fn with_algebra(self, algebra: Algebra, limits: &QueryLimits) -> Result<Self, GraphError> {
+        Ok(Self { own_names: self.own_names, ..Self::new(algebra, limits)? })
+    }
+
+    /// The same query, which finds no other graphs than these where it does not name them.
+    pub(crate) fn reading_only(self, readable: Option<Arc<GraphList>>) -> Self {
+        Self { readable, ..self }
+    }
+
+    /// The same graphs as another query.
+    pub(crate) fn reading_as(self, other: &Self) -> Self {
+        self.reading_only(other.readable.clone())
+    }
+
+    /// Whether it reads the graphs of the dataset as they are.
+    pub(crate) fn is_of_all_graphs(&self) -> bool {
+        self.dataset().is_none() && self.readable.is_none()
+    }
+
+    pub(crate) fn pattern(&self) -> &GraphPattern {
+        pattern_of(&self.algebra)
+    }
+
     /// One text for all spellings: equal texts mean equal queries.
     pub fn canonical(&self) -> String {
         let algebra = self.algebra.to_string();
-        match &self.own_names {
+        let mut text = match &self.own_names {
             Some(own) => with_numbers(algebra, own),
             None => algebra,
+        };
+        if let Some(readable) = &self.readable {
+            // As a comment, because it is shown to people.
+            let _ = write!(text, " # {readable:?}");
         }
+        text
     }
 
     #[cfg(test)]
@@ -126,7 +159,7 @@ impl Query {
         }
         let evaluator = self.guard.evaluator(meter, limits.value_bytes_max);
         let mut prepared = evaluator.prepare(&self.guarded);
-        let mut view = SnapshotView::new(snapshot, Rc::clone(meter));
+        let mut view = SnapshotView::new(snapshot, Rc::clone(meter), self.readable.as_ref());
         if let Some(graphs) = self.dataset().filter(|graphs| graphs.default.len() > 1) {
             // The evaluator would give a triple once for each graph it is in; a merge gives it once.
             view.merge(&graphs.default);
@@ -183,7 +216,7 @@ fn columns_mut(pattern: &mut GraphPattern) -> Option<&mut Vec<Variable>> {
     }
 }
 
-fn dataset_mut(algebra: &mut Algebra) -> &mut Option<QueryDataset> {
+pub(crate) fn dataset_mut(algebra: &mut Algebra) -> &mut Option<QueryDataset> {
     match algebra {
         Algebra::Select { dataset, .. }
         | Algebra::Construct { dataset, .. }

@@ -2,8 +2,9 @@
 //! the transaction takes all of it back when one fails.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term, Variable};
+use oxrdf::{BlankNode, GraphName, GraphNameRef, NamedNode, NamedOrBlankNode, Quad, Term, Variable};
 use spargebra::algebra::GraphTarget;
 use spargebra::term::{
     GraphNamePattern, GroundQuad, GroundQuadPattern, GroundTerm, GroundTermPattern, NamedNodePattern, QuadPattern,
@@ -20,6 +21,7 @@ use crate::limits::QueryLimits;
 use crate::masks::{Mask, MaskGraph};
 use crate::prepare::{held_interests, held_masks, pattern_ids};
 use crate::query::{Query, QueryAnswer, Row, parser};
+use crate::rights::{ForbiddenGraph, GraphRights};
 use crate::staging::ChangeStep;
 use crate::syntax::words;
 use crate::text;
@@ -28,6 +30,8 @@ use crate::text;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     steps: Vec<UpdateStep>,
+    /// What whoever asked may write, if that is not everything. Graphs that the text names were judged already.
+    writable: Option<Arc<GraphRights>>,
 }
 
 /// An operation, ready to be done.
@@ -86,7 +90,7 @@ impl Update {
                 }
             });
         }
-        Ok(Self { steps })
+        Ok(Self { steps, writable: None })
     }
 
     /// The same update with its `WHERE`s on these graphs, as the protocol's `using-graph-uri` says. Refused if it says its
@@ -160,6 +164,19 @@ impl Update {
         Ok(patterns)
     }
 
+    /// The same update by somebody with these rights. Refused whole if it names a graph that may not be written or read;
+    /// what else it reads are the graphs that may be. Graphs that only its solutions name are judged when it is done.
+    pub fn restricted(mut self, rights: &Arc<GraphRights>, limits: &QueryLimits) -> Result<Self, GraphError> {
+        for step in &mut self.steps {
+            step.check_writes(rights)?;
+            if let UpdateStep::Modify { query, .. } = step {
+                **query = query.as_ref().clone().restricted_or_refused(rights, limits)?;
+            }
+        }
+        self.writable = (!rights.write.has_all()).then(|| Arc::clone(rights));
+        Ok(self)
+    }
+
     /// Quads that it names one by one.
     pub fn size(&self) -> usize {
         let named = |step: &UpdateStep| match step {
@@ -192,7 +209,9 @@ impl Update {
                         dataset.remove(ground(quad).as_ref())?;
                     }
                 }
-                UpdateStep::Modify { delete, insert, query } => modify(delete, insert, query, dataset, limits)?,
+                UpdateStep::Modify { delete, insert, query } => {
+                    modify((delete, insert, query), self.writable.as_deref(), dataset, limits)?;
+                }
                 UpdateStep::Clear(target) => clear(target, dataset, limits)?,
                 UpdateStep::Create { silent, graph } => create(*silent, graph, dataset)?,
             }
@@ -201,6 +220,43 @@ impl Update {
             }
         }
         Ok(())
+    }
+}
+
+impl UpdateStep {
+    /// Judges the graphs that it names.
+    fn check_writes(&self, rights: &GraphRights) -> Result<(), ForbiddenGraph> {
+        let check = |graph: GraphNameRef<'_>| check_writable(graph, Some(rights));
+        let of_pattern = |graph: &GraphNamePattern| match graph {
+            GraphNamePattern::NamedNode(name) => check(name.as_ref().into()),
+            GraphNamePattern::DefaultGraph => check(GraphNameRef::DefaultGraph),
+            GraphNamePattern::Variable(_) => Ok(()),
+        };
+        match self {
+            Self::Insert(quads) => quads.iter().try_for_each(|quad| check(quad.graph_name.as_ref())),
+            Self::Delete(quads) => quads.iter().try_for_each(|quad| check(named(&quad.graph_name).as_ref())),
+            Self::Modify { delete, insert, .. } => {
+                delete.iter().try_for_each(|pattern| of_pattern(&pattern.graph_name))?;
+                insert.iter().try_for_each(|pattern| of_pattern(&pattern.graph_name))
+            }
+            Self::Clear(GraphTarget::NamedNode(name)) | Self::Create { graph: name, .. } => check(name.as_ref().into()),
+            Self::Clear(GraphTarget::DefaultGraph) => check(GraphNameRef::DefaultGraph),
+            // By the rules alone: whether there are graphs that may not be written is not for everybody to know.
+            Self::Clear(GraphTarget::NamedGraphs | GraphTarget::AllGraphs) => {
+                if rights.write.has_all() {
+                    Ok(())
+                } else {
+                    Err(ForbiddenGraph::writing_all())
+                }
+            }
+        }
+    }
+}
+
+fn check_writable(graph: GraphNameRef<'_>, rights: Option<&GraphRights>) -> Result<(), ForbiddenGraph> {
+    match rights {
+        Some(rights) if !rights.write.has(graph) => Err(ForbiddenGraph::writing(graph)),
+        _ => Ok(()),
     }
 }
 
@@ -279,9 +335,8 @@ fn clear(target: &GraphTarget, dataset: &mut Dataset, limits: &QueryLimits) -> R
 
 /// All solutions are found before anything is changed; then deletions come before insertions.
 fn modify(
-    delete: &[GroundQuadPattern],
-    insert: &[QuadPattern],
-    query: &Query,
+    (delete, insert, query): (&[GroundQuadPattern], &[QuadPattern], &Query),
+    writable: Option<&GraphRights>,
     dataset: &mut Dataset,
     limits: &QueryLimits,
 ) -> Result<(), GraphError> {
@@ -294,6 +349,7 @@ fn modify(
     for row in &rows {
         let solution = Solution { variables: &variables, row };
         for quad in delete.iter().filter_map(|pattern| solution.deleted(pattern)) {
+            check_writable(quad.graph_name.as_ref(), writable)?;
             dataset.remove(quad.as_ref())?;
         }
     }
@@ -302,6 +358,7 @@ fn modify(
         let mut blanks = BTreeMap::new();
         for pattern in insert {
             if let Some(quad) = solution.inserted(pattern, &mut |node| fresh(node, &mut blanks, dataset)) {
+                check_writable(quad.graph_name.as_ref(), writable)?;
                 dataset.insert(quad.as_ref())?;
             }
         }

@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use oxrdf::{NamedNode, Term};
 use spareval::{InternalQuad, QueryableDataset};
@@ -11,6 +12,8 @@ use crate::dictionary::Id;
 use crate::error::GraphError;
 use crate::index::{IdPattern, InGraph, IndexScan, Quad};
 use crate::limits::EvaluationMeter;
+use crate::restrict::ReadableGraphs;
+use crate::rights::GraphList;
 
 /// A snapshot and the meter of one evaluation.
 pub(crate) struct SnapshotView<'a> {
@@ -18,6 +21,8 @@ pub(crate) struct SnapshotView<'a> {
     pub(crate) meter: Rc<EvaluationMeter>,
     /// The graphs of `FROM <a> FROM <b>`, whose merge stands under the number of [`MERGED`].
     merged: Rc<[Id]>,
+    /// The graphs that may be found, if not all.
+    readable: Option<Rc<ReadableGraphs>>,
 }
 
 /// The label under which the evaluator asks for the merged graphs. No label in a dataset has a space.
@@ -78,6 +83,8 @@ pub(crate) struct Quads<'a> {
     /// The graphs to merge, and how many of them were entered.
     merged: Rc<[Id]>,
     entered: usize,
+    /// Graphs that may be found, if not all. Those that are merged were named, and judged by that.
+    readable: Option<Rc<ReadableGraphs>>,
 }
 
 impl Quads<'_> {
@@ -105,11 +112,16 @@ impl Iterator for Quads<'_> {
     type Item = Result<InternalQuad<HeldTerm>, GraphError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let quad = self.quad()?;
-        if let Err(error) = self.meter.step() {
-            (self.scan, self.merged) = (None, Rc::default());
-            return Some(Err(error));
-        }
+        let quad = loop {
+            let quad = self.quad()?;
+            if let Err(error) = self.meter.step() {
+                (self.scan, self.merged) = (None, Rc::default());
+                return Some(Err(error));
+            }
+            if self.readable.as_ref().is_none_or(|readable| readable.has(quad.graph, self.snapshot)) {
+                break quad;
+            }
+        };
         let held = |id: Id| HeldTerm::Stored(id, Rc::clone(&self.meter));
         Some(Ok(InternalQuad {
             subject: held(quad.subject),
@@ -130,8 +142,13 @@ fn bound(term: Option<&HeldTerm>) -> Result<Option<Id>, ()> {
 }
 
 impl<'a> SnapshotView<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot, meter: Rc<EvaluationMeter>) -> Self {
-        Self { snapshot, meter, merged: Rc::default() }
+    pub(crate) fn new(snapshot: &'a Snapshot, meter: Rc<EvaluationMeter>, readable: Option<&Arc<GraphList>>) -> Self {
+        let readable = readable.map(|readable| Rc::new(ReadableGraphs::new(readable)));
+        Self { snapshot, meter, merged: Rc::default(), readable }
+    }
+
+    fn is_readable(&self, graph: Id) -> bool {
+        self.readable.as_ref().is_none_or(|readable| readable.has(graph, self.snapshot))
     }
 
     pub(crate) fn merge(&mut self, graphs: &[NamedNode]) {
@@ -165,6 +182,7 @@ impl<'a> SnapshotView<'a> {
             meter: Rc::clone(&self.meter),
             merged: if is_merge { Rc::clone(&self.merged) } else { Rc::default() },
             entered: 0,
+            readable: self.readable.clone().filter(|_| !is_merge),
         }
     }
 }
@@ -184,14 +202,19 @@ impl<'a> QueryableDataset<'a> for SnapshotView<'a> {
     }
 
     fn internal_named_graphs(&self) -> impl Iterator<Item = Result<HeldTerm, GraphError>> + use<'a> {
-        let (snapshot, meter) = (self.snapshot, Rc::clone(&self.meter));
+        let (snapshot, meter, readable) = (self.snapshot, Rc::clone(&self.meter), self.readable.clone());
         let graphs = std::iter::successors(snapshot.index.graph_after(0), |graph| snapshot.index.graph_after(*graph));
-        graphs.map(move |graph| meter.step().map(|()| HeldTerm::Stored(graph, Rc::clone(&meter))))
+        graphs.filter_map(move |graph| match meter.step() {
+            Err(error) => Some(Err(error)),
+            Ok(()) if readable.as_ref().is_some_and(|readable| !readable.has(graph, snapshot)) => None,
+            Ok(()) => Some(Ok(HeldTerm::Stored(graph, Rc::clone(&meter)))),
+        })
     }
 
     fn contains_internal_graph_name(&self, graph_name: &HeldTerm) -> Result<bool, GraphError> {
         let pattern = Self::pattern(None, None, None, Some(Some(graph_name)));
-        Ok(pattern.is_ok_and(|pattern| self.snapshot.scan(pattern).next().is_some()))
+        let is_readable = matches!(graph_name, HeldTerm::Stored(graph, _) if self.is_readable(*graph));
+        Ok(is_readable && pattern.is_ok_and(|pattern| self.snapshot.scan(pattern).next().is_some()))
     }
 
     fn internalize_term(&self, term: Term) -> Result<HeldTerm, GraphError> {

@@ -101,7 +101,7 @@ pub(crate) fn quad_of(mask: &Mask) -> Option<Quad> {
         MaskGraph::Default => GraphName::DefaultGraph,
         MaskGraph::Named(NamedOrBlankNode::NamedNode(name)) => name.clone().into(),
         MaskGraph::Named(NamedOrBlankNode::BlankNode(name)) => name.clone().into(),
-        MaskGraph::AnyNamed | MaskGraph::Any => return None,
+        MaskGraph::AnyNamed | MaskGraph::Any | MaskGraph::Readable(_) => return None,
     };
     let (subject, predicate, object) = (mask.subject.clone()?, mask.predicate.clone()?, mask.object.clone()?);
     Some(Quad { subject, predicate, object, graph_name })

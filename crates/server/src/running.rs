@@ -12,11 +12,12 @@ use tidegate_admin::{
     Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles, SettingInForce,
     UserDirectory,
 };
-use tidegate_auth::Users;
+use tidegate_auth::{GraphAccess, Users};
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
 use tidegate_broker::{Handle, NotAsked, load_certificates};
 use tidegate_core::classes::{Asker, AskerClass, ClassRole, Classes};
+use tidegate_graph::GraphRights;
 use tidegate_space::{
     AccessMode, AccessPolicy, Checked, Condition, KpClass, KpIdentity, KpRole, KpStanding, SpaceStore,
 };
@@ -62,6 +63,7 @@ struct CurrentState {
     /// Those of the configuration, for whoever asks the smart space.
     classes: Classes,
     directory: Option<UserDirectory>,
+    graphs: Option<Arc<GraphAccess>>,
     /// How often it was read again, and when last.
     generation: u64,
     at: SystemTime,
@@ -77,11 +79,12 @@ impl RunningProcess {
         level: LevelHandle,
         listeners: Vec<Listener>,
         loaded: Loaded,
-        directory: Option<UserDirectory>,
+        security: &Security,
         demo: Arc<dyn Demo>,
     ) -> Self {
-        let (at, classes) = (SystemTime::now(), classes_of(&loaded));
-        let now = Mutex::new(CurrentState { loaded: loaded.clone(), classes, directory, generation: 0, at });
+        let (directory, graphs, at) = (directory(security), security.graphs.clone(), SystemTime::now());
+        let (classes, generation) = (classes_of(&loaded), 0);
+        let now = Mutex::new(CurrentState { loaded: loaded.clone(), classes, directory, graphs, generation, at });
         let is_draining = AtomicBool::new(false);
         Self {
             handle,
@@ -158,7 +161,7 @@ impl RunningProcess {
         log_warnings(&ready);
         authority::note(&ready.loaded.options);
         let Ready { loaded, config, security } = ready;
-        let directory = directory(&security);
+        let (directory, graphs) = (directory(&security), security.graphs.clone());
         // Read before anything changes: a file that cannot be used keeps everything as it is. Without files in the new
         // configuration the doors keep those that they have.
         let files = plan::certificates(&loaded.options);
@@ -173,8 +176,8 @@ impl RunningProcess {
         }
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
-        let (at, classes) = (SystemTime::now(), classes_of(&loaded));
-        *now = CurrentState { loaded, classes, directory, generation: now.generation + 1, at };
+        let (generation, at, classes) = (now.generation + 1, SystemTime::now(), classes_of(&loaded));
+        *now = CurrentState { loaded, classes, directory, graphs, generation, at };
         Ok(done)
     }
 
@@ -362,6 +365,11 @@ impl AccessPolicy for RunningProcess {
 
     fn generation(&self) -> u64 {
         self.now().generation
+    }
+
+    fn rights(&self, user: Option<&str>) -> Option<Arc<GraphRights>> {
+        let graphs = self.now().graphs.clone();
+        Some(graphs?.rights(user))
     }
 
     fn is_welcome(&self, origin: &str) -> bool {

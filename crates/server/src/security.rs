@@ -9,13 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_auth::{
-    Access, Acl, AnonymousClients, AuthSettings, CertificateUsers, ClientIds, FileError, PasswordAuthenticator, Users,
+    Access, Acl, AnonymousClients, AuthSettings, CertificateUsers, ClientIds, FileError, FileFault, GraphAccess,
+    GraphRule, PasswordAuthenticator, Users,
 };
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
 use tidegate_core::access::{Open, Policy};
 
-use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject};
+use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject, RuleTarget};
 use crate::config::words::BindIds;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
 use crate::plan::{admin, certificates, door_name, has_space, password_file, space as space_doors};
@@ -35,6 +36,8 @@ pub struct Security {
     pub allow_anonymous: bool,
     /// What users may do at the operator's door; none if there are no users.
     pub roles: Option<RoleTable>,
+    /// Who may do what with the graphs of the smart space; none if no rule speaks of them.
+    pub graphs: Option<Arc<GraphAccess>>,
     /// Users that rules name and the password file does not.
     strangers: Vec<String>,
 }
@@ -46,14 +49,18 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let file = password_file(&loaded.options);
     let users = file.as_deref().map(|path| read(path, Users::parse, &mut problems).unwrap_or_default());
     let acl = access_list(loaded, &mut problems);
+    let graph_rules: Vec<GraphRule> =
+        loaded.rules.iter().filter_map(|rule| compile_graph(rule, &mut problems)).collect();
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
     let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
     let by_name = options.bind_client_ids == BindIds::Names;
+    let graphs = graph_access(graph_rules.clone(), users.as_ref())?;
     if !has_users && acl.is_none() && !by_name {
         let (authenticator, policy) = (Arc::new(Anonymous), Arc::new(Open));
-        return Ok(Security { authenticator, policy, has_users, allow_anonymous, roles: None, strangers: Vec::new() });
+        let strangers = Vec::new();
+        return Ok(Security { authenticator, policy, has_users, allow_anonymous, roles: None, graphs, strangers });
     }
     let roles = users.as_ref().map(RoleTable::new);
     let users = users.unwrap_or_default();
@@ -61,7 +68,7 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let policy = Arc::new(Access::new(&acl, &users));
     // Where any name will do, none is unknown.
     let knows_all = !has_users || options.any_certificate_user;
-    let strangers = if knows_all { Vec::new() } else { strangers(&acl, &users) };
+    let strangers = if knows_all { Vec::new() } else { strangers(&acl, &graph_rules, &users) };
     let settings = AuthSettings {
         anonymous: if allow_anonymous || !has_users { AnonymousClients::Admit } else { AnonymousClients::Refuse },
         certificate_users: if options.any_certificate_user || !has_users {
@@ -72,39 +79,78 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
         client_ids: if by_name { ClientIds::BoundToUser } else { ClientIds::Free },
     };
     let authenticator = Arc::new(PasswordAuthenticator::new(users, settings));
-    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, strangers })
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers })
 }
 
 /// Users that rules name and that cannot come in, each once.
-fn strangers(acl: &Acl, users: &Users) -> Vec<String> {
-    let unknown = |rule: &tidegate_auth::AclRule| match rule.subject() {
+fn strangers(acl: &Acl, graphs: &[GraphRule], users: &Users) -> Vec<String> {
+    let unknown = |subject: &tidegate_auth::AclSubject| match subject {
         tidegate_auth::AclSubject::User(name) if !users.contains(name) => Some(name.to_string()),
         _ => None,
     };
-    let names: std::collections::BTreeSet<String> = acl.rules().iter().filter_map(unknown).collect();
+    let subjects = acl.rules().iter().map(tidegate_auth::AclRule::subject).chain(graphs.iter().map(GraphRule::subject));
+    let names: std::collections::BTreeSet<String> = subjects.filter_map(unknown).collect();
     names.into_iter().collect()
+}
+
+/// The rules about graphs, for these users; none if there is not a single one.
+fn graph_access(rules: Vec<GraphRule>, users: Option<&Users>) -> Result<Option<Arc<GraphAccess>>, Problems> {
+    if rules.is_empty() {
+        return Ok(None);
+    }
+    let none = Users::default();
+    let access = GraphAccess::new(rules, users.unwrap_or(&none));
+    access
+        .map(|access| Some(Arc::new(access)))
+        .map_err(|fault| Problems(vec![ConfigProblem::general(format!("security.rule: {fault}"))]))
 }
 
 /// The rules of the ACL file or of the configuration; none if there are neither.
 fn access_list(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<Acl> {
     let file = loaded.options.security.acl_file.as_deref();
-    match (file, loaded.rules.as_slice()) {
+    let of_topics: Vec<(&RuleSetting, &str)> = loaded.rules.iter().filter_map(topic_rule).collect();
+    match (file, of_topics.as_slice()) {
         (None, []) => None,
         (Some(path), []) => read(path, Acl::parse_mosquitto, problems),
-        (Some(_), [rule, ..]) => {
+        (Some(_), [(rule, _), ..]) => {
             let message = "rules stand both here and in security.acl_file; the two read rules differently";
             let problem = ConfigProblem::of_key(&rule.origin, "security.rule", message);
             problems.push(problem.with_hint("keep them in one place".to_owned()));
             None
         }
         (None, rules) => {
-            let compiled: Vec<_> = rules.iter().filter_map(|rule| compile(rule, problems)).collect();
+            let compiled: Vec<_> = rules.iter().filter_map(|(rule, topic)| compile(rule, topic, problems)).collect();
             Acl::new(compiled).map_err(|fault| problems.push(ConfigProblem::general(fault.to_string()))).ok()
         }
     }
 }
 
-fn compile(rule: &RuleSetting, problems: &mut Vec<ConfigProblem>) -> Option<tidegate_auth::AclRule> {
+fn topic_rule(rule: &RuleSetting) -> Option<(&RuleSetting, &str)> {
+    if let RuleTarget::Topic(topic) = &rule.target { Some((rule, topic)) } else { None }
+}
+
+fn compile_graph(rule: &RuleSetting, problems: &mut Vec<ConfigProblem>) -> Option<GraphRule> {
+    let RuleTarget::Graph(graph) = &rule.target else { return None };
+    let (subject, effect) = whom(rule);
+    let wrong = |fault: FileFault| {
+        let field = match fault {
+            FileFault::GraphInvalid => "security.rule.graph",
+            FileFault::GraphAccessUnknown(_) if effect == tidegate_auth::AclEffect::Deny => "security.rule.deny",
+            FileFault::GraphAccessUnknown(_) => "security.rule.allow",
+            FileFault::GraphOfClient => "security.rule.client",
+            _ => "security.rule",
+        };
+        let message = if fault == FileFault::GraphInvalid {
+            format!("{graph:?} does not fit: {fault}")
+        } else {
+            fault.to_string()
+        };
+        problems.push(ConfigProblem::of_key(&rule.origin, field, message));
+    };
+    GraphRule::new(subject, effect, &rule.actions, graph).map_err(wrong).ok()
+}
+
+fn whom(rule: &RuleSetting) -> (tidegate_auth::AclSubject, tidegate_auth::AclEffect) {
     let subject = match &rule.subject {
         RuleSubject::Everyone => tidegate_auth::AclSubject::Everyone,
         RuleSubject::Anonymous => tidegate_auth::AclSubject::Anonymous,
@@ -116,8 +162,13 @@ fn compile(rule: &RuleSetting, problems: &mut Vec<ConfigProblem>) -> Option<tide
         RuleEffect::Allow => tidegate_auth::AclEffect::Allow,
         RuleEffect::Deny => tidegate_auth::AclEffect::Deny,
     };
+    (subject, effect)
+}
+
+fn compile(rule: &RuleSetting, topic: &str, problems: &mut Vec<ConfigProblem>) -> Option<tidegate_auth::AclRule> {
+    let (subject, effect) = whom(rule);
     let compiled =
-        rule.actions.parse().and_then(|actions| tidegate_auth::AclRule::new(subject, effect, actions, &rule.topic));
+        rule.actions.parse().and_then(|actions| tidegate_auth::AclRule::new(subject, effect, actions, topic));
     compiled
         .map_err(|fault| problems.push(ConfigProblem::of_key(&rule.origin, "security.rule", fault.to_string())))
         .ok()

@@ -101,8 +101,8 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let (listeners, has_users) = (config.listeners.clone(), security.has_users);
     let (authenticator, policy) = (Arc::clone(&security.authenticator), Arc::clone(&security.policy));
     let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
-    let (handle, directory) = (broker.handle(), running::directory(&security));
-    let running = Arc::new(RunningProcess::new(handle, sources, level, listeners, loaded.clone(), directory, demo));
+    let handle = broker.handle();
+    let running = Arc::new(RunningProcess::new(handle, sources, level, listeners, loaded.clone(), &security, demo));
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);
     let space = space_service::open(&loaded, has_users, &running)?;

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_graph::GraphRights;
+
 use crate::machine::standing::KpStanding;
 
 /// Knows the users. Asked for every request, so that a reload holds from the next one on.
@@ -23,6 +25,11 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
     /// The class of a KP, which may ask for another one (`pace-class`). Without classes all are alike.
     fn class_of(&self, _kp: &KpIdentity<'_>, claim: Option<&str>) -> KpClass {
         KpClass { is_claim_ignored: claim.is_some(), ..KpClass::default() }
+    }
+
+    /// The graphs that this user may read and write, or somebody who has not shown who it is. None: all of them.
+    fn rights(&self, _user: Option<&str>) -> Option<Arc<GraphRights>> {
+        None
     }
 
     /// Checks a password that comes from there, elsewhere, and calls back if it was asked.
@@ -62,6 +69,36 @@ impl Default for KpClass {
         Self { name: Arc::from("normal"), standing: KpStanding::default(), is_claim_ignored: false }
     }
 }
+
+/// The rights of whoever a connection belongs to, for as long as they are in force.
+#[derive(Debug)]
+pub(crate) struct ConnectionRights {
+    policy: Arc<dyn AccessPolicy>,
+    user: Option<Arc<str>>,
+    generation: u64,
+    /// None: everything.
+    pub(crate) rights: Option<Arc<GraphRights>>,
+}
+
+impl ConnectionRights {
+    pub(crate) fn new(policy: Arc<dyn AccessPolicy>, user: Option<Arc<str>>) -> Self {
+        let (generation, rights) = (policy.generation(), policy.rights(user.as_deref()));
+        Self { policy, user, generation, rights }
+    }
+
+    /// Looks whether they are others now; then what stands was asked with rights that are gone.
+    pub(crate) fn renew(&mut self) -> bool {
+        let generation = self.policy.generation();
+        if std::mem::replace(&mut self.generation, generation) == generation {
+            return false;
+        }
+        let rights = self.policy.rights(self.user.as_deref());
+        std::mem::replace(&mut self.rights, rights) != self.rights
+    }
+}
+
+/// What whoever subscribed is told when its rights have changed.
+pub(crate) const RIGHTS_CHANGED: &str = "the rights to read graphs have changed; subscribe again";
 
 /// Whether a password is being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

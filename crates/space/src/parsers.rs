@@ -239,7 +239,13 @@ impl SpaceHandle {
     ) -> TextReading<N> {
         let (reply, answer) = oneshot::channel();
         let (note, progress) = (Arc::default(), Arc::new(RequestProgress::default()));
-        let asker = RequestOrigin { patience: asker.patience.min(self.shared.time_max), ..asker };
+        let patience = asker.patience.min(self.shared.time_max);
+        let asker = RequestOrigin { patience, scope: self.scope(), ..asker };
+        let own = self.clone();
+        let work = move |limits: &QueryLimits| {
+            let (note, asked) = work(limits);
+            (note, asked.and_then(|ask| own.restrict(ask, limits)))
+        };
         let until = self.shared.now() + asker.patience;
         // What says that it is a query may turn out to be an update: old clients send both in the same message.
         let is_change = !matches!(class, Class::Subscribe | Class::Check);

@@ -262,6 +262,7 @@ impl SepaError {
             Refused::Panicked => wrong(500, "failed", "an internal error, which is logged", alias),
             Refused::Unavailable(_) => wrong(503, "unavailable", UNAVAILABLE, alias),
             Refused::Declined => wrong(400, "bad_request", "declined", alias),
+            Refused::Failed(error @ GraphError::Forbidden(_)) => wrong(403, "forbidden", error.to_string(), alias),
             Refused::Failed(error) => wrong(400, "failed", error.to_string(), alias),
         }
     }

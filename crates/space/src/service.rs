@@ -9,7 +9,7 @@ use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_control::Spread;
-use tidegate_graph::{GraphSpace, SpaceLimits, SubscriberId};
+use tidegate_graph::{GraphRights, GraphSpace, QueryLimits, SpaceLimits, SubscriberId};
 use tidegate_store::disk::{Disk, FsDisk};
 use tidegate_store::{LogOptions, StoreConfig, StoreError};
 use tidegate_wire_ssap::SsapHeader;
@@ -51,6 +51,10 @@ pub struct Service {
 pub struct SpaceHandle {
     pub(crate) shared: Arc<Shared>,
     boot: u64,
+    /// What is asked by it is asked with these rights. None: with all.
+    rights: Option<Arc<GraphRights>>,
+    /// Their number: only those with equal rights share an answer.
+    scope: u64,
 }
 
 /// A request that was made.
@@ -266,7 +270,10 @@ impl Service {
             lock(&shared.cache).forget(version);
         }
         let shared = Arc::new(shared);
-        let handle = SpaceHandle { shared: Arc::clone(&shared), boot: u64::from_le_bytes(random()) };
+        let handle = {
+            let boot = u64::from_le_bytes(random());
+            SpaceHandle { shared: Arc::clone(&shared), boot, rights: None, scope: 0 }
+        };
         // From here on dropping the service ends what has begun.
         let mut service = Self { handle, threads: Vec::new(), crews: Vec::new(), store: None };
         let own = Arc::clone(&shared);
@@ -319,12 +326,54 @@ impl SpaceHandle {
     /// Asks; what is asked first is done first, as far as it is of the same kind.
     pub fn start(&self, ask: SpaceRequest, asker: RequestOrigin) -> PendingReply {
         let (sender, reply) = oneshot::channel();
-        let asker = RequestOrigin { patience: asker.patience.min(self.shared.time_max), ..asker };
+        let patience = asker.patience.min(self.shared.time_max);
+        let asker = RequestOrigin { patience, scope: self.scope, ..asker };
         let (is_change, progress) = (ask.is_change(), Arc::new(RequestProgress::default()));
         let until = Instant::now() + asker.patience + GRACE;
         let waiting = PendingReply::new(reply, until, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
-        self.shared.offer(ask, asker, ReplyTo { progress, charge: None, reply: sender });
+        let class = ask.class();
+        match self.restrict(ask, &QueryLimits::default()) {
+            Ok(ask) => self.shared.offer(ask, asker, ReplyTo { progress, charge: None, reply: sender }),
+            Err(refused) => {
+                let outcome = Err(refused);
+                self.shared.counts.count(class, &outcome, Duration::ZERO);
+                let _ = sender.send(outcome);
+            }
+        }
         waiting
+    }
+
+    /// The same space for somebody with these rights; none are all.
+    #[must_use]
+    pub fn restricted(&self, rights: Option<&Arc<GraphRights>>) -> Self {
+        let rights = rights.filter(|rights| !rights.is_everything());
+        let scope = rights.map_or(0, |rights| {
+            use std::hash::{Hash, Hasher};
+            let mut hasher = siphasher::sip::SipHasher24::new_with_keys(self.shared.seed.0, self.shared.seed.1);
+            rights.hash(&mut hasher);
+            // Zero is who may do everything.
+            hasher.finish().max(1)
+        });
+        // What was seen with other rights is not what is there now.
+        let boot = self.boot ^ self.scope ^ scope;
+        Self { shared: Arc::clone(&self.shared), boot, rights: rights.cloned(), scope }
+    }
+
+    /// Whether there are graphs that are not for whoever has this handle.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.rights.is_some()
+    }
+
+    pub(crate) fn scope(&self) -> u64 {
+        self.scope
+    }
+
+    /// What is asked, with the rights of whoever has this handle.
+    pub(crate) fn restrict(&self, ask: SpaceRequest, limits: &QueryLimits) -> Result<SpaceRequest, Refused> {
+        match &self.rights {
+            Some(rights) => Ok(ask.restricted(rights, limits)?),
+            None => Ok(ask),
+        }
     }
 
     /// Ends a subscription of this connection.

@@ -5,6 +5,11 @@
 //! role = "sensor"              # or user = "…", client = "…*", anonymous = true; none of them: everybody
 //! allow = "write"              # or deny; "publish", "subscribe", "receive", "read", "write", "readwrite", "priority"
 //! topic = "sensors/%c/#"       # %u is the user, %c the client identifier
+//!
+//! [[security.rule]]
+//! user = "ann"
+//! allow = "readwrite"          # or deny; "read", "write", "readwrite"
+//! graph = "urn:home/%u/*"      # a graph of the smart space, "default", or "*" for every one
 //! ```
 
 use tidegate_wire_mqtt::{Limits, TopicFilter};
@@ -35,6 +40,24 @@ pub enum RuleEffect {
     Deny,
 }
 
+/// What a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleTarget {
+    /// The topics of this filter.
+    Topic(String),
+    /// Graphs of the smart space.
+    Graph(String),
+}
+
+impl RuleTarget {
+    /// The filter, or the name of the graphs.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Topic(name) | Self::Graph(name) => name,
+        }
+    }
+}
+
 /// One rule, as it was written and found sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSetting {
@@ -44,8 +67,8 @@ pub struct RuleSetting {
     pub effect: RuleEffect,
     /// What: `publish`, `subscribe`, `receive`, `read`, `write`, `readwrite` or `priority`.
     pub actions: String,
-    /// The topics that the rule is for.
-    pub topic: String,
+    /// What the rule is for.
+    pub target: RuleTarget,
     /// Where the rule stands, for messages.
     pub origin: Origin,
 }
@@ -65,7 +88,15 @@ pub const FIELDS: Fields = &[
          `priority`. A rule has `allow` or `deny`.",
     ),
     ("deny", "What is refused, with the same words; it wins over whatever is allowed."),
-    ("topic", "A topic filter, in which `%u` stands for the user and `%c` for the client identifier."),
+    (
+        "topic",
+        "A topic filter, in which `%u` stands for the user and `%c` for the client identifier. A rule has `topic` or `graph`.",
+    ),
+    (
+        "graph",
+        "Graphs of the smart space, for `read`, `write` and `readwrite`: `default`, `*` (every graph), or an IRI in which `*` \
+         stands for any characters and `%u` for the user. With a single such rule, what none allows is refused.",
+    ),
 ];
 
 /// Words for what can be allowed or denied.
@@ -75,7 +106,7 @@ const ACTIONS: &[&str] = &["publish", "subscribe", "receive", "read", "write", "
 struct RuleDraft {
     subject: Option<RuleSubject>,
     grant: Option<(RuleEffect, String)>,
-    topic: Option<String>,
+    target: Option<RuleTarget>,
 }
 
 impl RuleSetting {
@@ -86,7 +117,7 @@ impl RuleSetting {
         read_fields("security.rule", FIELDS, fields, problems, |field, value| draft.set(field, value));
         let origin = fields.first().map_or(Origin::Default, |entry| entry.origin.clone());
         let given = |names: &[&str]| fields.iter().any(|entry| names.contains(&entry.path.as_str()));
-        for required in [&["allow", "deny"][..], &["topic"]].iter().filter(|names| !given(names)) {
+        for required in [&["allow", "deny"][..], &["topic", "graph"]].iter().filter(|names| !given(names)) {
             let message = format!("a rule needs \"{}\"", required.join("\" or \""));
             problems.push(ConfigProblem::of_key(&origin, "security.rule", message));
         }
@@ -98,7 +129,7 @@ impl RuleSetting {
             subject: draft.subject.unwrap_or(RuleSubject::Everyone),
             effect,
             actions,
-            topic: draft.topic?,
+            target: draft.target?,
             origin,
         })
     }
@@ -116,11 +147,11 @@ impl RuleDraft {
             "client" => self.set_subject(RuleSubject::Client(text(value)?)),
             "allow" => self.set_grant(RuleEffect::Allow, text(value)?),
             "deny" => self.set_grant(RuleEffect::Deny, text(value)?),
+            "graph" => self.set_target(RuleTarget::Graph(text(value)?)),
             _ => {
                 let topic = text(value)?;
                 check_topic(&topic).map_err(|why| format!("{value} does not fit: {why}"))?;
-                self.topic = Some(topic);
-                Ok(())
+                self.set_target(RuleTarget::Topic(topic))
             }
         }
     }
@@ -129,6 +160,13 @@ impl RuleDraft {
         match self.subject.replace(subject) {
             None => Ok(()),
             Some(_) => Err("a rule has one of user, role, client and anonymous".to_owned()),
+        }
+    }
+
+    fn set_target(&mut self, target: RuleTarget) -> Result<(), String> {
+        match self.target.replace(target) {
+            None => Ok(()),
+            Some(_) => Err("a rule has one of topic and graph".to_owned()),
         }
     }
 
@@ -180,7 +218,8 @@ mod tests {
         let rule = rule.unwrap();
         assert!(problems.is_empty());
         assert_eq!(rule.subject, RuleSubject::User("ann".into()));
-        assert_eq!((rule.effect, rule.actions.as_str(), rule.topic.as_str()), (RuleEffect::Allow, "write", "a/%u/#"));
+        assert_eq!((rule.effect, rule.actions.as_str()), (RuleEffect::Allow, "write"));
+        assert_eq!(rule.target, RuleTarget::Topic("a/%u/#".to_owned()));
     }
 
     #[test]
@@ -196,7 +235,10 @@ mod tests {
                 "security.rule.topic: \"a/#/b\" does not fit: expected a topic filter; # is not the last level",
             ]
         );
-        assert_eq!(rule(&[("user", "ann"), ("deny", "read")]).1, ["security.rule: a rule needs \"topic\""]);
+        assert_eq!(
+            rule(&[("user", "ann"), ("deny", "read")]).1,
+            ["security.rule: a rule needs \"topic\" or \"graph\""]
+        );
         assert_eq!(rule(&[("topic", "a")]).1, ["security.rule: a rule needs \"allow\" or \"deny\""]);
     }
 
@@ -204,5 +246,7 @@ mod tests {
     fn a_rule_concerns_one_subject_and_has_one_effect() {
         let both = [("user", "a"), ("role", "b"), ("allow", "read"), ("deny", "read"), ("topic", "t")];
         assert_eq!(rule(&both).1.len(), 2);
+        let two = [("allow", "read"), ("topic", "t"), ("graph", "urn:g")];
+        assert_eq!(rule(&two).1, ["security.rule.graph: a rule has one of topic and graph"]);
     }
 }

@@ -199,3 +199,34 @@ fn the_smart_space_is_open_to_others_only_with_users_and_smart_m3_only_on_demand
     let options = Place::new("", None).loaded(&[]).options;
     assert!(space_doors(&options, false).ssap.is_some() && space_doors(&options, true).ssap.is_none());
 }
+
+#[test]
+fn rules_for_graphs_stand_beside_those_for_topics_and_their_faults_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidegate.toml");
+    let load_with = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let data = folder.path().display().to_string();
+        let flags = vec![crate::config::ConfigEntry::flag("--data", "server.data", &data)];
+        let sources = crate::config::Sources { file: Some(file.clone()), flags, ..Default::default() };
+        load(&crate::config::load(&sources).unwrap()).map_err(|problems| problems.to_string())
+    };
+    assert!(load_with("").unwrap().graphs.is_none(), "without a rule everything is allowed");
+    let security =
+        load_with("[[security.rule]]\nuser = \"ann\"\nallow = \"readwrite\"\ngraph = \"urn:home/%u/*\"\n").unwrap();
+    let graphs = security.graphs.unwrap();
+    let home = oxrdf::NamedNodeRef::new_unchecked("urn:home/ann/1");
+    assert!(graphs.rights(Some("ann")).write.has_named(home) && !graphs.rights(None).read.has_named(home));
+    assert!(!graphs.rights(Some("ann")).read.has_default(), "what no rule allows is refused");
+    for (rule, expected) in [
+        ("allow = \"read\"\ngraph = \"no iri\"", "security.rule.graph: \"no iri\" does not fit: expected \"default\""),
+        ("deny = \"publish\"\ngraph = \"urn:a\"", "security.rule.deny: \"publish\" is nothing that is done to a graph"),
+        (
+            "client = \"x\"\nallow = \"read\"\ngraph = \"urn:a\"",
+            "security.rule.client: a rule for a graph has user, role",
+        ),
+    ] {
+        let refused = load_with(&format!("[[security.rule]]\n{rule}\n")).unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
+    }
+}

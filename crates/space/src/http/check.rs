@@ -15,6 +15,7 @@ use tidegate_control::admission::Class;
 use tidegate_graph::{Query, QueryLimits};
 
 use super::body::Parameters;
+use super::guard::AskerRights;
 use super::problem::{SpaceProblem, announce};
 use super::sparql::not_modified;
 use super::subscribe::spuid;
@@ -49,7 +50,7 @@ pub(super) async fn serve(
         let query = if default.is_empty() && named.is_empty() { query } else { query.on_graphs(default, named) };
         Ok((SpaceRequest::Subscribe { what: Watched::Query(Box::new(query)), name: spuid(), seen, outlet: None }, ()))
     };
-    let (answered, ()) = ask_text(&door, (bytes, Class::Check, asker), work).await?;
+    let (answered, ()) = ask_text(&AskerRights::handle(&door, &head), (bytes, Class::Check, asker), work).await?;
     let ResponseBody::Subscribed(subscribed) = &answered.answer else { return Err(Refused::Closing.into()) };
     let alias = parameters.one("alias")?.map(str::to_owned);
     let text = SepaSubscription::new(subscribed, alias).begin(&subscribed.begun, is_return, &answered.hints);
@@ -62,7 +63,7 @@ pub(super) async fn serve(
 fn version(door: &HttpState, seen: Option<u64>) -> Response {
     let version = door.handle.version();
     if seen == Some(version) {
-        return not_modified(door, version);
+        return not_modified(&door.handle, version);
     }
     let mut response = json_of(json!({ "version": version }).to_string());
     response.headers_mut().insert("pace-version", HeaderValue::from(version));

@@ -15,6 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tidegate_graph::GraphRights;
 use tidegate_http::{basic, host, is_this_machine, peer, who_are_you};
 use tokio::sync::oneshot;
 
@@ -24,10 +25,26 @@ use super::site::Site;
 use crate::access_policy::{AccessMode, Checked};
 use crate::machine::request::Refused;
 use crate::panics::{Panicked, Part};
+use crate::service::SpaceHandle;
 
 /// A request whose user is who it says.
 #[derive(Clone, Debug)]
 pub(super) struct Authenticated(pub(super) Arc<str>);
+
+/// What whoever asks may do. None: everything.
+#[derive(Clone, Debug)]
+pub(super) struct AskerRights(Option<Arc<GraphRights>>);
+
+impl AskerRights {
+    /// The space as whoever sent this request may see it.
+    pub(super) fn handle(door: &HttpState, head: &Parts) -> SpaceHandle {
+        match head.extensions.get::<Self>() {
+            Some(Self(rights)) => door.handle.restricted(rights.as_ref()),
+            // Nobody comes past the guard; whoever did may do nothing.
+            None => door.handle.restricted(Some(&Arc::default())),
+        }
+    }
+}
 
 /// The user whom the certificate of a connection names.
 #[derive(Clone, Debug)]
@@ -43,6 +60,8 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
             Some(response) => response,
             None => match admit(&door, &head, &site).await {
                 Ok(known) => {
+                    let user = known.as_ref().map(|Authenticated(user)| &**user);
+                    head.extensions.insert(AskerRights(door.policy.rights(user)));
                     known.map(|known| head.extensions.insert(known));
                     next.run(Request::from_parts(head, body)).await
                 }

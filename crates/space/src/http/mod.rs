@@ -174,11 +174,11 @@ async fn read_body(door: &HttpState, body: Body) -> Result<Whole, SpaceProblem> 
 
 /// Has a text read where that harms nobody, and asks what it says. `work` also says what is to be known with the answer.
 async fn ask_text<N: Send + Sync + 'static>(
-    door: &HttpState,
+    handle: &SpaceHandle,
     (bytes, class, asker): (usize, Class, RequestOrigin),
     work: impl FnOnce(&QueryLimits) -> Result<(SpaceRequest, N), SpaceProblem> + Send + 'static,
 ) -> Result<(SpaceResponse, N), SpaceProblem> {
-    let reading = door.handle.read(bytes, class, asker, move |limits| match work(limits) {
+    let reading = handle.read(bytes, class, asker, move |limits| match work(limits) {
         Ok((ask, note)) => (Ok(note), Ok(ask)),
         Err(problem) if problem.is_late() => (Err(problem), Err(Refused::Late)),
         Err(problem) => (Err(problem), Err(Refused::Declined)),

@@ -115,6 +115,7 @@ impl From<GraphError> for SpaceProblem {
         let (status, name) = match &error {
             GraphError::Cancelled => return Refused::Late.into(),
             GraphError::Syntax(_) => (StatusCode::BAD_REQUEST, "not-sparql"),
+            GraphError::Forbidden(_) => (StatusCode::FORBIDDEN, "graph-forbidden"),
             GraphError::Refused(_) => (StatusCode::BAD_REQUEST, "not-done-here"),
             GraphError::NotRdf(_) => (StatusCode::BAD_REQUEST, "not-rdf"),
             GraphError::Limit(_) | GraphError::LimitAt(..) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),

@@ -11,6 +11,7 @@ use tidegate_control::admission::Class;
 use tidegate_graph::{GraphError, Query, QueryLimits, Update};
 
 use super::body::{Parameters, content_type};
+use super::guard::AskerRights;
 use super::problem::{SpaceProblem, announce};
 use super::{HttpState, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
 use crate::machine::request::{AnswerSource, Form, Refused, RequestOrigin, ResponseBody, SpaceResponse};
@@ -126,7 +127,8 @@ async fn ask(
 ) -> Result<Response, SpaceProblem> {
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
     let asker = RequestOrigin { accepts_partial: accepts_partial(parameters)?, ..asker(door, parameters, &head)? };
-    let (bytes, headers, handle) = (text.len(), head.headers, door.handle.clone());
+    let asked = AskerRights::handle(door, &head);
+    let (bytes, headers, handle) = (text.len(), head.headers, asked.clone());
     let work = move |limits: &QueryLimits| {
         let mut query = match Query::parse(&text, limits) {
             Ok(query) => query,
@@ -149,10 +151,12 @@ async fn ask(
         }
         (QueryNote::Asked(form, is_repeatable), Ok(ask))
     };
-    match door.handle.read(bytes, Class::Query, asker, work).answer().await {
+    match asked.read(bytes, Class::Query, asker, work).answer().await {
         (_, Some(QueryNote::Wrong(problem))) => Err(problem),
-        (_, Some(QueryNote::Unchanged(version))) => Ok(not_modified(door, version)),
-        (Ok(answered), Some(QueryNote::Asked(form, is_repeatable))) => Ok(respond(door, answered, form, is_repeatable)),
+        (_, Some(QueryNote::Unchanged(version))) => Ok(not_modified(&asked, version)),
+        (Ok(answered), Some(QueryNote::Asked(form, is_repeatable))) => {
+            Ok(respond(&asked, answered, form, is_repeatable))
+        }
         (Ok(_), None) => Err(Refused::Closing.into()),
         (Err(refused), _) => Err(refused.into()),
     }
@@ -172,22 +176,24 @@ fn accepts_partial(parameters: &Parameters) -> Result<bool, SpaceProblem> {
 fn seen(handle: &SpaceHandle, headers: &HeaderMap, is_read: bool) -> Vec<u64> {
     let named = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).filter(|_| is_read);
     let names = named.unwrap_or_default().split(',').take(SEEN_MAX);
-    names.filter_map(|name| handle.version_of_name(name.trim())).chain(asks(headers).version).collect()
+    // A number does not say with which rights it was seen.
+    let number = asks(headers).version.filter(|_| !handle.is_restricted());
+    names.filter_map(|name| handle.version_of_name(name.trim())).chain(number).collect()
 }
 
 /// Versions that a client may say it has seen, in one request.
 const SEEN_MAX: usize = 16;
 
 /// Whoever asks has the answer already.
-pub(super) fn not_modified(door: &HttpState, version: u64) -> Response {
+pub(super) fn not_modified(handle: &SpaceHandle, version: u64) -> Response {
     let mut response = StatusCode::NOT_MODIFIED.into_response();
-    response.headers_mut().insert(header::ETAG, value(&door.handle.version_name(version)));
+    response.headers_mut().insert(header::ETAG, value(&handle.version_name(version)));
     response.headers_mut().insert("pace-version", HeaderValue::from(version));
     response
 }
 
 /// An answer with what is known about it.
-pub(super) fn respond(door: &HttpState, answered: SpaceResponse, form: Form, is_repeatable: bool) -> Response {
+pub(super) fn respond(handle: &SpaceHandle, answered: SpaceResponse, form: Form, is_repeatable: bool) -> Response {
     let ResponseBody::Bytes(bytes) = answered.answer else { return StatusCode::NO_CONTENT.into_response() };
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
@@ -196,8 +202,10 @@ pub(super) fn respond(door: &HttpState, answered: SpaceResponse, form: Form, is_
     if answered.source == AnswerSource::Partial {
         headers.insert("pace-partial", HeaderValue::from_static("true"));
     } else if is_repeatable {
-        headers.insert(header::ETAG, value(&door.handle.version_name(answered.version)));
-        headers.insert("pace-version", HeaderValue::from(answered.version));
+        headers.insert(header::ETAG, value(&handle.version_name(answered.version)));
+        if !handle.is_restricted() {
+            headers.insert("pace-version", HeaderValue::from(answered.version));
+        }
     }
     announce(&answered.hints, headers);
     let queued = answered.hints.queued.unwrap_or_default().as_secs_f64() * 1000.0;
@@ -226,7 +234,7 @@ async fn change(
         let update = if is_plain { update } else { update.using_graphs(&default, &named)? };
         Ok((SpaceRequest::Update(Box::new(update)), ()))
     };
-    let (answered, ()) = ask_text(door, (bytes, Class::Update, asker), work).await?;
+    let (answered, ()) = ask_text(&AskerRights::handle(door, head), (bytes, Class::Update, asker), work).await?;
     let is_change = matches!(answered.answer, ResponseBody::Changed { is_change: true, .. });
     // 200 and not 204: clients of SEPA take nothing else for success.
     let body = serde_json::json!({"changed": is_change, "version": answered.version});

@@ -12,6 +12,7 @@ use tidegate_control::admission::Class;
 use tidegate_graph::{Mask, MaskGraph, QueryLimits};
 
 use super::body::{Parameters, content_type, iri, quads, rdf_format};
+use super::guard::AskerRights;
 use super::problem::SpaceProblem;
 use super::sparql::respond;
 use super::{HttpState, ask_text, asker, method_not_allowed, negotiate, read_body};
@@ -64,17 +65,18 @@ pub(super) async fn serve(
     let parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let place = StoreTarget::read(&parameters)?;
     let asker = asker(&door, &parameters, &head)?;
-    let change = |ask| door.handle.ask(ask, asker);
+    let handle = AskerRights::handle(&door, &head);
+    let change = |ask| handle.ask(ask, asker);
     match head.method {
         Method::GET | Method::HEAD => {
             let form = negotiate::graph(&head.headers, matches!(place, StoreTarget::All))?;
-            let answered = door.handle.ask(SpaceRequest::Match { masks: vec![place.mask()], form }, asker).await?;
+            let answered = handle.ask(SpaceRequest::Match { masks: vec![place.mask()], form }, asker).await?;
             let is_named = matches!(place, StoreTarget::One(GraphName::NamedNode(_)));
             let is_empty = matches!(&answered.answer, ResponseBody::Bytes(bytes) if bytes.trim_ascii().is_empty());
             if is_named && is_empty {
                 return Err(SpaceProblem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
             }
-            Ok(respond(&door, answered, form, true))
+            Ok(respond(&handle, answered, form, true))
         }
         Method::PUT | Method::POST => {
             let format = rdf_format(&content_type(&head.headers))?;
@@ -87,7 +89,7 @@ pub(super) async fn serve(
                 let insert = quads(&whole.bytes, format, place.graph(), QUADS_MAX, limits)?;
                 Ok((SpaceRequest::Put { target, replaces, insert }, ()))
             };
-            let (answered, ()) = ask_text(&door, text, work).await?;
+            let (answered, ()) = ask_text(&handle, text, work).await?;
             let is_new = is_named && matches!(answered.answer, ResponseBody::Put { is_new: true });
             Ok(if is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT }.into_response())
         }

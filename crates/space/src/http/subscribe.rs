@@ -22,7 +22,7 @@ use tracing::info;
 use super::guard::Authenticated;
 use super::problem::SpaceProblem;
 use super::{HttpState, asks};
-use crate::access_policy::{AccessPolicy, KpIdentity};
+use crate::access_policy::{AccessPolicy, ConnectionRights, KpIdentity, RIGHTS_CHANGED};
 use crate::counts::ConnectionKind;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::machine::notification::{SpaceNotification, delegation_hints};
@@ -49,8 +49,10 @@ pub(super) async fn upgrade(
     headers: HeaderMap,
     socket: WebSocketUpgrade,
 ) -> Result<Response, SpaceProblem> {
-    let (handle, policy) = (door.handle.clone(), Arc::clone(&door.policy));
+    let policy = Arc::clone(&door.policy);
     let user = user.map(|Extension(Authenticated(user))| user);
+    let rights = ConnectionRights::new(Arc::clone(&policy), user.clone());
+    let handle = door.handle.restricted(rights.rights.as_ref());
     let kp = SocketKp { user, address: from, name: asks(&headers).client };
     let place = door
         .places
@@ -62,7 +64,7 @@ pub(super) async fn upgrade(
         .read_buffer_size(READ_BYTES)
         .on_upgrade(move |socket| async move {
             let shared = Arc::clone(&handle.shared);
-            let _ = shared.panics.catch_async(Part::Http, attend(socket, handle, policy, kp)).await;
+            let _ = shared.panics.catch_async(Part::Http, attend(socket, handle, (policy, rights), kp)).await;
             drop(place);
         });
     Ok(response)
@@ -73,6 +75,8 @@ pub(super) async fn upgrade(
 struct PendingSubscribe {
     alias: Option<String>,
     is_return: bool,
+    /// The rights that it was asked with.
+    scope: u64,
 }
 
 /// A new name for a subscription. Whoever knows it can go on with it, so it is not to be guessed.
@@ -91,6 +95,7 @@ struct Socket {
     handle: SpaceHandle,
     policy: Arc<dyn AccessPolicy>,
     kp: SocketKp,
+    rights: ConnectionRights,
     subscriptions: HashMap<u64, SepaSubscription>,
     under_way: VecDeque<(PendingSubscribe, TextReading<Option<GraphError>>)>,
     outlet: Arc<NotificationOutlet>,
@@ -98,10 +103,15 @@ struct Socket {
     out_bytes: usize,
 }
 
-async fn attend(mut socket: WebSocket, handle: SpaceHandle, policy: Arc<dyn AccessPolicy>, kp: SocketKp) {
+async fn attend(
+    mut socket: WebSocket,
+    handle: SpaceHandle,
+    (policy, rights): (Arc<dyn AccessPolicy>, ConnectionRights),
+    kp: SocketKp,
+) {
     let (outlet, mut inlet) = outlet(&handle);
     let (subscriptions, under_way, out) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-    let mut state = Socket { handle, policy, kp, subscriptions, under_way, outlet, out, out_bytes: 0 };
+    let mut state = Socket { handle, policy, kp, rights, subscriptions, under_way, outlet, out, out_bytes: 0 };
     state.serve(&mut socket, &mut inlet).await;
     for id in state.subscriptions.into_keys() {
         state.handle.depart(SubscriberId(id), &state.outlet);
@@ -164,7 +174,21 @@ impl Socket {
         self.out.push_back(Message::Text(text.into()));
     }
 
+    /// With other rights whatever stands is over: it was asked with those that are gone.
+    fn renew_rights(&mut self) {
+        if !self.rights.renew() {
+            return;
+        }
+        self.handle = self.handle.restricted(self.rights.rights.as_ref());
+        for (id, subscription) in std::mem::take(&mut self.subscriptions) {
+            self.handle.unsubscribe(SubscriberId(id), &self.outlet);
+            self.say(SepaError::ended(RIGHTS_CHANGED, subscription.alias.as_deref()).text());
+            self.say(subscription.unsubscribed(None));
+        }
+    }
+
     fn hear(&mut self, text: &str) {
+        self.renew_rights();
         match read(text) {
             Err(wrong) => self.say(wrong.text()),
             Ok(SepaRequest::Subscribe(wanted))
@@ -186,7 +210,7 @@ impl Socket {
                     Err(GraphError::Cancelled) => (None, Err(Refused::Late)),
                     Err(error) => (Some(error), Err(Refused::Declined)),
                 });
-                self.under_way.push_back((PendingSubscribe { alias, is_return }, reading));
+                self.under_way.push_back((PendingSubscribe { alias, is_return, scope: self.handle.scope() }, reading));
             }
             Ok(SepaRequest::Unsubscribe { spuid, alias }) => {
                 let found = self.subscriptions.iter().find(|(_, it)| it.spuid == spuid).map(|(id, _)| *id);
@@ -202,8 +226,16 @@ impl Socket {
     }
 
     fn answer(&mut self, asked: PendingSubscribe, outcome: Result<SpaceResponse, Refused>) {
-        let PendingSubscribe { alias, is_return } = asked;
+        self.renew_rights();
+        let PendingSubscribe { alias, is_return, scope: asked_by } = asked;
         match outcome {
+            // Asked with rights that are gone.
+            Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), .. })
+                if asked_by != self.handle.scope() =>
+            {
+                self.handle.unsubscribe(subscribed.id, &self.outlet);
+                self.say(SepaError::ended(RIGHTS_CHANGED, alias.as_deref()).text());
+            }
             Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), hints, .. }) => {
                 let subscription = SepaSubscription::new(&subscribed, alias);
                 self.say(subscription.begin(&subscribed.begun, is_return, &hints));
@@ -225,6 +257,7 @@ impl Socket {
     }
 
     fn tell(&mut self, id: SubscriberId, told: SpaceNotification) {
+        self.renew_rights();
         let Some(subscription) = self.subscriptions.get(&id.0) else { return };
         match told {
             SpaceNotification::Changed { sequence, delta, .. } => {

@@ -16,6 +16,7 @@ pub(crate) mod piece_turns;
 pub(crate) mod query_name;
 pub(crate) mod request;
 pub(crate) mod request_queue;
+mod rights;
 pub(crate) mod running_queries;
 #[cfg(test)]
 pub(crate) mod simulation;

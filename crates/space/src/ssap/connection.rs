@@ -26,7 +26,7 @@ use super::plan::{Plan, PlanStep, ReplyForm, header_of, look};
 use super::read::{AnswerKind, ReadOutcome, Understood, WaitingFor, class_of, discard, understand};
 use super::write::{self, SsapSubscription};
 use super::{SsapState, SubscriptionEnd, subscription_name, uuid};
-use crate::access_policy::KpIdentity;
+use crate::access_policy::{ConnectionRights, KpIdentity, RIGHTS_CHANGED};
 use crate::counts::{ConnectionKind, Ssap};
 use crate::limits::{
     SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_TIME, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
@@ -35,6 +35,7 @@ use crate::limits::{
 use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::notifications::{NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 use crate::panics::{Panicked, Part};
+use crate::service::SpaceHandle;
 
 /// A request that was started.
 struct StartedRequest {
@@ -42,6 +43,8 @@ struct StartedRequest {
     kind: AnswerKind,
     /// Its client wants to know about pace.
     is_told: bool,
+    /// The rights that it was asked with.
+    scope: u64,
     waiting: WaitingFor,
 }
 
@@ -56,6 +59,9 @@ type WriteSide = Box<dyn AsyncWrite + Unpin + Send>;
 
 struct SsapConnection {
     door: Arc<SsapState>,
+    /// The space as whoever it is may see it.
+    handle: SpaceHandle,
+    rights: ConnectionRights,
     peer: SocketAddr,
     /// The user whom its certificate names.
     user: Option<Arc<str>>,
@@ -93,8 +99,7 @@ pub(super) async fn attend(sides: Sides, peer: SocketAddr, door: Arc<SsapState>,
     let Sides { reader, writer } = sides;
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
-    let mut connection = SsapConnection::new(writer, peer, door, outlet, farewell);
-    connection.user.clone_from(&user);
+    let mut connection = SsapConnection::new(writer, peer, door, outlet, farewell, user.clone());
     let shared = Arc::clone(&connection.door.handle.shared);
     let served = connection.serve(reader, inlet, farewells);
     let why = shared.panics.catch_async(Part::Ssap, served).await.unwrap_or("an internal error");
@@ -112,12 +117,16 @@ impl SsapConnection {
         door: Arc<SsapState>,
         outlet: Arc<NotificationOutlet>,
         farewell: mpsc::Sender<SubscriptionEnd>,
+        user: Option<Arc<str>>,
     ) -> Self {
         let now = Instant::now();
+        let rights = ConnectionRights::new(Arc::clone(&door.policy), user.clone());
         Self {
+            handle: door.handle.restricted(rights.rights.as_ref()),
+            rights,
             door,
             peer,
-            user: None,
+            user,
             node: None,
             writer,
             scanner: Scanner::default(),
@@ -317,6 +326,8 @@ impl SsapConnection {
     }
 
     fn start(&mut self, Plan { header, asks, step }: Plan) {
+        self.renew_rights();
+        let scope = self.handle.scope();
         let node = self.node.get_or_insert_with(|| (&*header.node_id).into());
         let kp = KpIdentity { user: self.user.as_deref(), address: self.peer.ip(), name: Some(node) };
         let caller = self.door.handle.caller(&*self.door.policy, &kp, &asks, ConnectionKind::Ssap);
@@ -327,13 +338,21 @@ impl SsapConnection {
         match step {
             PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => self.conclude(&header, step),
             PlanStep::Ask(ask, reply) => {
-                if let Some(version) = self.door.handle.unchanged_at(&ask, asks.version) {
+                // A number does not say with which rights it was seen.
+                let seen = asks.version.filter(|_| !self.handle.is_restricted());
+                if let Some(version) = self.handle.unchanged_at(&ask, seen) {
                     self.door.handle.note_ssap(&header, Ssap::Done);
                     write::not_modified(&header, version, &mut self.out);
                     return;
                 }
-                let waiting = WaitingFor::Asked(self.door.handle.start(ask, asker));
-                self.under_way.push_back(StartedRequest { header, kind: AnswerKind::Ask(reply), is_told, waiting });
+                let waiting = WaitingFor::Asked(self.handle.start(ask, asker));
+                self.under_way.push_back(StartedRequest {
+                    header,
+                    kind: AnswerKind::Ask(reply),
+                    is_told,
+                    scope,
+                    waiting,
+                });
             }
             PlanStep::Subscribe(..) | PlanStep::Read(_) if self.has_too_many(&header) => {
                 let words = "too many subscriptions on this connection";
@@ -342,20 +361,21 @@ impl SsapConnection {
             PlanStep::Subscribe(what, rows, seen) => {
                 let (name, is_return) = (subscription_name(), seen.is_some());
                 let ask = SpaceRequest::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
-                let waiting = WaitingFor::Asked(self.door.handle.start(ask, asker));
+                let waiting = WaitingFor::Asked(self.handle.start(ask, asker));
                 self.under_way.push_back(StartedRequest {
                     header,
                     kind: AnswerKind::Subscribe(rows, is_return),
                     is_told,
+                    scope,
                     waiting,
                 });
             }
             PlanStep::Read(bytes) => {
-                let (handle, outlet) = (self.door.handle.clone(), Arc::clone(&self.outlet));
+                let (handle, outlet) = (self.handle.clone(), Arc::clone(&self.outlet));
                 let (length, class) = (bytes.len(), class_of(&header));
                 let work = move |limits: &QueryLimits| understand(&bytes, limits, &handle, outlet);
-                let waiting = WaitingFor::Read(self.door.handle.read(length, class, asker, work));
-                self.under_way.push_back(StartedRequest { header, kind: AnswerKind::Unread, is_told, waiting });
+                let waiting = WaitingFor::Read(self.handle.read(length, class, asker, work));
+                self.under_way.push_back(StartedRequest { header, kind: AnswerKind::Unread, is_told, scope, waiting });
             }
         }
     }
@@ -418,11 +438,19 @@ impl SsapConnection {
     }
 
     fn answer(&mut self, outcome: Result<SpaceResponse, Refused>) {
-        let Some(StartedRequest { header, kind, is_told, .. }) = self.under_way.pop_front() else { return };
+        self.renew_rights();
+        let Some(StartedRequest { header, kind, is_told, scope, .. }) = self.under_way.pop_front() else { return };
         self.door.handle.note_ssap(&header, outcome.as_ref().map_or_else(Ssap::from, |_| Ssap::Done));
         match (kind, outcome) {
             (AnswerKind::Ask(reply), Ok(answered)) => {
                 write::answer(&header, &reply, &answered, is_told, &mut self.out);
+            }
+            (AnswerKind::Subscribe(..), Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), .. }))
+                if scope != self.handle.scope() =>
+            {
+                // Asked with rights that are gone.
+                self.handle.unsubscribe(subscribed.id, &self.outlet);
+                write::status(&header, Status::KpRequest, RIGHTS_CHANGED, &mut self.out);
             }
             (
                 AnswerKind::Subscribe(rows, is_return),

@@ -241,9 +241,11 @@ fn refused(error: &GraphError) -> Wrong {
 /// The status that says best what happened.
 pub(crate) fn status_of(error: &GraphError) -> Status {
     match error {
-        GraphError::Syntax(_) | GraphError::NotRdf(_) | GraphError::Refused(_) | GraphError::Unknown => {
-            Status::KpRequest
-        }
+        GraphError::Syntax(_)
+        | GraphError::NotRdf(_)
+        | GraphError::Refused(_)
+        | GraphError::Forbidden(_)
+        | GraphError::Unknown => Status::KpRequest,
         GraphError::Limit(_) | GraphError::LimitAt(..) | GraphError::Cancelled => Status::OutOfResources,
         GraphError::Evaluation(_) | GraphError::OutOfStep => Status::SibError,
     }

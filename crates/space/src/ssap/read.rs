@@ -83,7 +83,9 @@ pub(super) fn understand(
 ) -> (Understood, Result<SpaceRequest, Refused>) {
     let Plan { header, asks, step } = plan(bytes, limits, uuid);
     let is_told = *asks != Asks::default();
-    let unchanged = if let PlanStep::Ask(ask, _) = &step { handle.unchanged_at(ask, asks.version) } else { None };
+    // A number does not say with which rights it was seen.
+    let seen = asks.version.filter(|_| !handle.is_restricted());
+    let unchanged = if let PlanStep::Ask(ask, _) = &step { handle.unchanged_at(ask, seen) } else { None };
     let (what, ask) = match step {
         _ if limits.cancel.is_cancelled() => (ReadOutcome::Asked(AnswerKind::Unread), Err(Refused::Late)),
         PlanStep::Ask(ask, reply) => match unchanged {

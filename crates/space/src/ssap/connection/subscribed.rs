@@ -4,6 +4,7 @@ use tidegate_graph::SubscriberId;
 use tidegate_wire_ssap::Status;
 
 use super::SsapConnection;
+use crate::access_policy::RIGHTS_CHANGED;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS};
 use crate::machine::notification::SpaceNotification;
 use crate::notifications::{ENDED, NotificationInlet, RESTARTING};
@@ -21,7 +22,21 @@ impl SsapConnection {
         }
     }
 
+    /// With other rights whatever stands is over: it was asked with those that are gone.
+    pub(super) fn renew_rights(&mut self) {
+        if !self.rights.renew() {
+            return;
+        }
+        self.handle = self.door.handle.restricted(self.rights.rights.as_ref());
+        for (id, subscription) in std::mem::take(&mut self.subscriptions) {
+            subscription.ended(Status::Reset, RIGHTS_CHANGED, None, &mut self.out);
+            self.door.forget(&subscription.name, &self.farewell);
+            self.handle.unsubscribe(SubscriberId(id), &self.outlet);
+        }
+    }
+
     pub(super) fn tell(&mut self, id: SubscriberId, told: SpaceNotification) {
+        self.renew_rights();
         let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
         match told {
             SpaceNotification::Changed { sequence, delta, .. } => {

@@ -23,7 +23,7 @@ async fn connection(service: &Service) -> (SsapConnection, NotificationInlet, Tc
         Arc::new(SsapState::new(service.handle(), Arc::new(crate::places::Places::new(8)), Arc::new(crate::Everybody)));
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, _) = mpsc::channel(SSAP_FAREWELLS);
-    (SsapConnection::new(Box::new(stream.into_split().1), peer, door, outlet, farewell), inlet, client)
+    (SsapConnection::new(Box::new(stream.into_split().1), peer, door, outlet, farewell, None), inlet, client)
 }
 
 impl SsapConnection {
