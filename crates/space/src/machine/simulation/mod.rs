@@ -7,6 +7,7 @@
 //!
 //! `TIDEGATE_SEEDS=10000` runs more seeds, `TIDEGATE_SEED=7` one. A seed that fails prints its number.
 
+mod apart;
 mod disk;
 mod drive;
 mod subscriber;

@@ -5,13 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use tidegate_control::Timestamp;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{
-    CancelToken, Evaluation, Mask, QueryLimits, Snapshot, SpaceLimits, SubscriberId, Update, UpdateDraft,
-};
+use tidegate_graph::{Evaluation, Mask, QueryLimits, Snapshot, SpaceLimits, SubscriberId, Update, UpdateDraft};
 
 use super::Dice;
 use super::disk::Store;
@@ -279,7 +276,7 @@ impl SpaceWorld {
 
     // What clients do.
 
-    fn offer(&mut self, what: SimulatedRequest, ask: SpaceRequest<u64>) {
+    pub(super) fn offer(&mut self, what: SimulatedRequest, ask: SpaceRequest<u64>) {
         self.made += 1;
         let (is_gone, is_withdrawn, is_begun) = (Cell::new(false), Cell::new(false), Cell::new(false));
         let visitor = Rc::new(SimulatedRequester { number: self.made, what, is_gone, is_withdrawn, is_begun });
@@ -319,56 +316,6 @@ impl SpaceWorld {
         let text = format!("{verb} DATA {{ <urn:s{s}> <urn:p> {o} }}");
         let update = Update::parse(&text, &QueryLimits::default()).unwrap();
         self.offer(what, SpaceRequest::Update(Box::new(update)));
-    }
-
-    /// Something that is made apart from the commits.
-    fn change_much(&mut self) {
-        let number = 3 + self.dice.below(8);
-        let pairs: Vec<(u64, u64)> = (0..number).map(|_| (self.dice.below(3), self.dice.below(6))).collect();
-        let quad = |(s, o): &(u64, u64)| {
-            let (s, p) = (NamedNode::new_unchecked(format!("urn:s{s}")), NamedNode::new_unchecked("urn:p"));
-            let o = Literal::from(i64::try_from(*o).unwrap());
-            Quad::new(s, p, o, GraphName::DefaultGraph)
-        };
-        let insert = pairs.iter().map(quad).collect();
-        let parse = |text: &str| SpaceRequest::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
-        let (from, to) = (self.dice.below(3), self.dice.below(3));
-        match self.dice.below(5) {
-            0 => self.offer(SimulatedRequest::Load(pairs, false), SpaceRequest::Edit { remove: Vec::new(), insert }),
-            1 => {
-                let ask = SpaceRequest::Put { target: Box::default(), replaces: true, insert };
-                self.offer(SimulatedRequest::Load(pairs, true), ask);
-            }
-            2 => {
-                let triples: Vec<String> = pairs.iter().map(|(s, o)| format!("<urn:s{s}> <urn:p> {o}")).collect();
-                let ask = parse(&format!("INSERT DATA {{ {} }}", triples.join(" . ")));
-                self.offer(SimulatedRequest::Load(pairs, false), ask);
-            }
-            3 => {
-                let text = format!(
-                    "DELETE {{ <urn:s{from}> <urn:p> ?o }} INSERT {{ <urn:s{to}> <urn:p> ?o }} \
-                     WHERE {{ <urn:s{from}> <urn:p> ?o }}"
-                );
-                self.offer(SimulatedRequest::Move(from, to), parse(&text));
-            }
-            _ => {
-                let text = "INSERT { <urn:s2> <urn:p> ?n } WHERE { SELECT (COUNT(*) AS ?n) { ?s <urn:p> ?o } }";
-                self.offer(SimulatedRequest::Count, parse(text));
-            }
-        }
-    }
-
-    /// The thread beside the writer works an update out.
-    pub(super) fn work_out(&mut self) {
-        if let Some((draft, until)) = self.draft.take() {
-            self.seen.drafted += 1;
-            let cancel = CancelToken::default();
-            if until <= self.now {
-                cancel.cancel();
-            }
-            let drafted = if self.dice.one_in(20) { draft.lost() } else { draft.run(&QueryLimits::default(), cancel) };
-            self.desk.control(Control::Drafted(Box::new(drafted)));
-        }
     }
 
     fn read(&mut self) {
