@@ -2,17 +2,18 @@
 //! for a larger one is cut down for it. On the thread that has read the question; only short results are kept as rows, so
 //! that writing one costs about as much as reading a text.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tidegate_graph::{FreedQuery, Query, Row};
 
 use crate::machine::cache::{CachedRows, Remembered};
 use crate::machine::query_name::{QueryName, QuestionHasher};
-use crate::machine::request::Form;
+use crate::machine::request::{Form, RequestOrigin};
 use crate::notifications::SpaceRequest;
 use crate::render;
 use crate::shared_state::{Shared, Task, lock};
+use crate::watcher::WatchTerms;
 
 /// Rows of a result while it is written, as long as they are within so many bytes.
 pub(crate) struct RowKeeper {
@@ -78,6 +79,21 @@ pub(crate) fn write(
 }
 
 impl Shared {
+    /// Has a question answered with an equal one that is being evaluated, on data that are those of now for it; gives it
+    /// back if there is none.
+    pub(crate) fn join_running(&self, mut task: Task, asker: &RequestOrigin) -> Option<Task> {
+        let is_running = task.name.as_ref().is_some_and(|name| lock(&self.evaluating).is_running(name));
+        if !is_running {
+            return Some(task);
+        }
+        task.hints = lock(&self.desk).front.hints(self.now(), &task, &asker.caller);
+        let name = task.name.clone()?;
+        let unchanged = |at| lock(&self.cache).unchanged_at(&name.footprint, at);
+        let extend =
+            |terms: &mut Arc<Mutex<WatchTerms>>, task: &Task| lock(terms).extend(task.until, &task.requester.progress);
+        lock(&self.evaluating).join(&name, task, unchanged, extend).err()
+    }
+
     /// The answer to a question, if it is known without an evaluation, and its version.
     pub(crate) fn remembered(&self, task: &Task, scope: u64) -> Option<(Bytes, u64)> {
         let name = task.name.as_deref()?;

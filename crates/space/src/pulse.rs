@@ -9,6 +9,8 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tokio::sync::Notify;
 
+use crate::shared_state::{Shared, lock};
+
 #[derive(Debug, Default)]
 pub(crate) struct DoorPulse {
     /// There are doors.
@@ -46,6 +48,18 @@ impl DoorPulse {
             self.took.store(took, Ordering::Relaxed);
             self.called.store(0, Ordering::Release);
         }
+    }
+}
+
+impl Shared {
+    /// How long what comes now has to wait: at the writer, or until the doors have a moment for it.
+    pub(crate) fn wait_of_late(&self) -> Duration {
+        if let Some(wait) = self.probe.as_ref().and_then(|probe| probe.wait()) {
+            return wait;
+        }
+        let now = self.now();
+        let at_writer = lock(&self.desk).front.write_backlog(now);
+        at_writer.max(self.pulse.beat(now))
     }
 }
 

@@ -221,21 +221,6 @@ impl Shared {
         self.reply_late(late);
     }
 
-    /// Has a question answered with an equal one that is being evaluated, on data that are those of now for it; gives it
-    /// back if there is none.
-    fn join_running(&self, mut task: Task, asker: &RequestOrigin) -> Option<Task> {
-        let is_running = task.name.as_ref().is_some_and(|name| lock(&self.evaluating).is_running(name));
-        if !is_running {
-            return Some(task);
-        }
-        task.hints = lock(&self.desk).front.hints(self.now(), &task, &asker.caller);
-        let name = task.name.clone()?;
-        let unchanged = |at| lock(&self.cache).unchanged_at(&name.footprint, at);
-        let extend =
-            |terms: &mut Arc<Mutex<WatchTerms>>, task: &Task| lock(terms).extend(task.until, &task.requester.progress);
-        lock(&self.evaluating).join(&name, task, unchanged, extend).err()
-    }
-
     pub(crate) fn control(&self, control: Control) {
         lock(&self.desk).front.control(control);
         self.writer.notify_one();
@@ -340,16 +325,6 @@ impl Shared {
                 next => return Some(next),
             }
         }
-    }
-
-    /// How long what comes now has to wait: at the writer, or until the doors have a moment for it.
-    pub(crate) fn wait_of_late(&self) -> Duration {
-        if let Some(wait) = self.probe.as_ref().and_then(|probe| probe.wait()) {
-            return wait;
-        }
-        let now = self.now();
-        let at_writer = lock(&self.desk).front.write_backlog(now);
-        at_writer.max(self.pulse.beat(now))
     }
 
     /// Waits for a question and the data to answer it from; none when the service ends.
