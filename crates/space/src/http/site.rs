@@ -25,10 +25,10 @@ pub(super) enum Site {
 
 /// What a listed page may send along, and what it may read.
 const ALLOWED: &str = "authorization, content-type, accept, if-none-match, pace-deadline-ms, pace-want-ms, pace-version, \
-                       pace-ticket, pace-accept";
+                       pace-ticket, pace-accept, pace-client, pace-class, pace-delegate";
 const EXPOSED: &str = "etag, retry-after, server-timing, pace-version, pace-dbr-ms, pace-stretch, pace-interval-ms, \
                        pace-retry-after-ms, pace-queued-ms, pace-spread-ms, pace-ticket, \
-                       pace-partial";
+                       pace-delegate, pace-partial";
 /// Seconds that a browser may remember what is allowed.
 const REMEMBERED: &str = "600";
 
@@ -146,6 +146,13 @@ mod tests {
             &[("referer", "http://127.0.0.1:7878.evil.example/")],
         ] {
             assert_eq!(site(foreign), Site::Foreign, "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn a_listed_page_may_say_all_that_a_client_may_say_about_pace() {
+        for name in tidegate_control::hints::Asks::NAMES {
+            assert!(ALLOWED.split(", ").any(|allowed| allowed == name), "{name}");
         }
     }
 
