@@ -4,15 +4,16 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use sparesults::QueryResultsFormat;
 use tidegate_graph::{Query, QueryLimits, Update};
 use tidegate_space::{
     Caller, Class, Form, KpRole, KpStanding, Refused, RequestOrigin, SpaceHandle, SpaceRequest, TextReading,
 };
+use tokio::task::JoinSet;
 
 use super::Named;
-use super::host::{SpaceHost, ask, is_over};
+use super::host::{SpaceHost, ask};
 use crate::measure::RunSettings;
 
 /// Services, each of which asks once a second.
@@ -22,6 +23,8 @@ const CHATTY: f64 = 10_000.0;
 /// What it has under way at most: the rest of what it would have asked is not asked.
 const CHATTY_WINDOW: usize = 4096;
 const DEVICES: usize = 1000;
+/// How long an answer is awaited at the end: longer than any request may take.
+const LAST_ANSWER: Duration = Duration::from_secs(12);
 
 /// What one round brought.
 #[derive(Default)]
@@ -58,58 +61,67 @@ pub(super) async fn run(setting: &RunSettings) -> Result<Named> {
     ])
 }
 
-/// All ask for as long as a case takes, at a pace: nobody waits for the others.
+/// All ask for as long as a case takes, at a pace: nobody waits for the others. The customer has a thread of its own, so that
+/// it is not in the way of whoever looks at the clock.
 async fn round(handle: &SpaceHandle, chatty: f64, setting: &RunSettings) -> Result<Round> {
     let (mut round, began) = (Round::default(), Instant::now());
     let until = began + setting.time;
-    let (mut services, mut customer) = (VecDeque::new(), VecDeque::new());
-    let (mut asked, mut service) = (0, 0);
-    while !is_over(until, setting) {
-        let elapsed = began.elapsed().as_secs_f64();
-        while (service as f64) < elapsed * SERVICES as f64 {
-            service += 1;
-            services.push_back((Instant::now(), start(handle, service % SERVICES, service, KpRole::Service)));
-        }
-        while (asked as f64) < elapsed * chatty {
+    let (own, stop) = (handle.clone(), setting.stop.clone());
+    let is_over = move || Instant::now() >= until || stop.is_wanted();
+    let customer = std::thread::spawn(move || chat(&own, chatty, is_over));
+    let mut services = JoinSet::new();
+    let mut asked = 0;
+    while Instant::now() < until && !setting.stop.is_wanted() {
+        while (asked as f64) < began.elapsed().as_secs_f64() * SERVICES as f64 {
             asked += 1;
-            if customer.len() < CHATTY_WINDOW {
-                round.chatty += 1;
-                customer.push_back(start(handle, SERVICES, asked, KpRole::Customer));
-            }
+            let (at, mut reading) = (Instant::now(), start(handle, asked % SERVICES, asked, KpRole::Service));
+            services.spawn(async move { (reading.wait().await.0.map(drop), at.elapsed()) });
         }
-        settle(&mut services, &mut customer, &mut round, false).await?;
-        tokio::time::sleep(Duration::from_micros(200)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    settle(&mut services, &mut customer, &mut round, true).await?;
+    while let Some(answered) = services.join_next().await {
+        match answered? {
+            (Ok(()), time) => round.times.push(time),
+            (Err(Refused::Busy(_)), _) => round.refused += 1,
+            (Err(other), _) => bail!("a service was refused: {other:?}"),
+        }
+    }
+    let told = customer.join().map_err(|_| anyhow!("the customer's thread has panicked"))??;
+    (round.chatty, round.chatty_refused) = told;
     Ok(round)
 }
 
-type Services = VecDeque<(Instant, TextReading<()>)>;
-
-/// Takes the answers that are there; or all.
-async fn settle(
-    services: &mut Services,
-    customer: &mut VecDeque<TextReading<()>>,
-    round: &mut Round,
-    is_last: bool,
-) -> Result<()> {
-    let patience = if is_last { Duration::from_secs(10) } else { Duration::ZERO };
-    let mut waiting = VecDeque::new();
-    while let Some((asked, mut reading)) = services.pop_front() {
-        match tokio::time::timeout(patience, reading.wait()).await {
-            Err(_) => waiting.push_back((asked, reading)),
-            Ok((Ok(_), _)) => round.times.push(asked.elapsed()),
-            Ok((Err(Refused::Busy(_)), _)) => round.refused += 1,
-            Ok((Err(other), _)) => bail!("a service was refused: {other:?}"),
+/// Asks at a pace, whatever becomes of it; how often, and how often in vain.
+fn chat(handle: &SpaceHandle, rate: f64, is_over: impl Fn() -> bool) -> Result<(usize, usize)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (began, mut due, mut asked, mut refused) = (Instant::now(), 0_usize, 0, 0);
+        let mut waiting = VecDeque::new();
+        while !is_over() {
+            while (due as f64) < began.elapsed().as_secs_f64() * rate {
+                due += 1;
+                if waiting.len() < CHATTY_WINDOW {
+                    asked += 1;
+                    waiting.push_back(start(handle, SERVICES, asked, KpRole::Customer));
+                }
+            }
+            refused += settle(&mut waiting, Duration::ZERO).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    }
-    *services = waiting;
-    while let Some(reading) = customer.front_mut() {
+        refused += settle(&mut waiting, LAST_ANSWER).await;
+        Ok((asked, refused))
+    })
+}
+
+/// Takes the answers that come within this time, in their order; how many were none.
+async fn settle(waiting: &mut VecDeque<TextReading<()>>, patience: Duration) -> usize {
+    let mut refused = 0;
+    while let Some(reading) = waiting.front_mut() {
         let Ok((outcome, _)) = tokio::time::timeout(patience, reading.wait()).await else { break };
-        round.chatty_refused += usize::from(outcome.is_err());
-        customer.pop_front();
+        refused += usize::from(outcome.is_err());
+        waiting.pop_front();
     }
-    Ok(())
+    refused
 }
 
 /// A question that nobody has asked before.
