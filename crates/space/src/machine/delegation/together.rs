@@ -36,12 +36,12 @@ const QUERY: &str = "SELECT ?o { <urn:s> <urn:p> ?o }";
 
 /// Whom an answer is for, and what it answers.
 #[derive(Clone, Debug)]
-enum Sender {
+enum RequestSender {
     Editor,
-    Client { number: usize, attempt: Attempt, is_check: bool },
+    Watching { number: usize, attempt: Attempt, is_check: bool },
 }
 
-impl Requester for Rc<Sender> {
+impl Requester for Rc<RequestSender> {
     fn is_gone(&self) -> bool {
         false
     }
@@ -55,7 +55,7 @@ impl Requester for Rc<Sender> {
     fn release(&mut self) {}
 }
 
-struct Client {
+struct DelegableClient {
     watch: Watch,
     terms: DelegationTerms,
     /// What the broker calls its subscription.
@@ -67,12 +67,12 @@ struct Client {
     changes: u32,
 }
 
-struct World {
+struct DelegationWorld {
     dice: Dice,
     now: Timestamp,
-    desk: FrontDesk<Rc<Sender>, u64>,
-    writer: Writer<Rc<Sender>, u64>,
-    clients: Vec<Client>,
+    desk: FrontDesk<Rc<RequestSender>, u64>,
+    writer: Writer<Rc<RequestSender>, u64>,
+    clients: Vec<DelegableClient>,
     made: u64,
     value: u64,
     /// One notification in so many gets lost.
@@ -95,7 +95,7 @@ fn rows(all: &[tidegate_graph::Row]) -> Vec<Row> {
     all.iter().map(|it| row(&variables, it)).collect()
 }
 
-impl World {
+impl DelegationWorld {
     /// Every fourth is of the most important, every other of the rest says that it accepts delegation.
     fn new(seed: u64, level: Level, lossy: Option<u64>) -> Self {
         let mut dice = Dice::new(seed);
@@ -109,7 +109,7 @@ impl World {
             let rank = if number.is_multiple_of(4) { 0 } else { 8 };
             let terms = DelegationTerms { is_accepted: !number.is_multiple_of(3), rank };
             let (up, down) = (VecDeque::new(), VecDeque::new());
-            Client { watch, terms, names: BTreeMap::new(), live: Attempt(0), up, down, lost: 0, changes: 0 }
+            DelegableClient { watch, terms, names: BTreeMap::new(), live: Attempt(0), up, down, lost: 0, changes: 0 }
         };
         let clients = (0..CLIENTS).map(client).collect();
         let keys = [TicketKey::new([1; 16]), TicketKey::new([2; 16])];
@@ -153,10 +153,10 @@ impl World {
         self.value += 1;
         let text = format!("DELETE DATA {{ <urn:s> <urn:p> {before} }} ; INSERT DATA {{ <urn:s> <urn:p> {after} }}");
         let update = Update::parse(&text, &QueryLimits::default()).unwrap();
-        self.offer(SpaceRequest::Update(Box::new(update)), Sender::Editor, DelegationTerms::default());
+        self.offer(SpaceRequest::Update(Box::new(update)), RequestSender::Editor, DelegationTerms::default());
     }
 
-    fn offer(&mut self, ask: SpaceRequest<u64>, sender: Sender, delegation: DelegationTerms) {
+    fn offer(&mut self, ask: SpaceRequest<u64>, sender: RequestSender, delegation: DelegationTerms) {
         let (class, (_, shape)) = (ask.class(), ask.names(0, (1, 2)));
         let (began, until) = (self.now, self.now + Duration::from_secs(10));
         let (name, accepts_partial, check, client) = (None, false, None, 0);
@@ -196,7 +196,7 @@ impl World {
             let what = Watched::Query(Box::new(Query::parse(QUERY, &QueryLimits::default()).unwrap()));
             let outlet = Some(number as u64);
             let ask = SpaceRequest::Subscribe { what, name: format!("name-{}", self.made), seen, outlet };
-            self.offer(ask, Sender::Client { number, attempt, is_check }, terms);
+            self.offer(ask, RequestSender::Watching { number, attempt, is_check }, terms);
         }
     }
 
@@ -224,7 +224,7 @@ impl World {
         while let Some(WriterReply { task, outcome, job, .. }) = self.writer.poll_reply() {
             self.desk.served(job, Side::Write, Duration::from_micros(50));
             let answered = outcome.unwrap();
-            let Sender::Client { number, attempt, is_check } = (*task.requester).clone() else { continue };
+            let RequestSender::Watching { number, attempt, is_check } = (*task.requester).clone() else { continue };
             let ResponseBody::Subscribed(subscribed) = answered.answer else { panic!("{:?}", answered.answer) };
             self.subscribed(number, (attempt, is_check), *subscribed, answered.hints);
         }
@@ -344,7 +344,7 @@ impl World {
 #[test]
 fn who_is_delegated_notices_nothing_but_delay() {
     for (seed, level) in [(1, Level::None), (2, Level::Active)] {
-        let mut world = World::new(seed, level, None);
+        let mut world = DelegationWorld::new(seed, level, None);
         world.live();
         assert_eq!(world.writer.look(world.now + LOOK_INTERVAL, Duration::ZERO).delegated, 0, "all are back");
         let mut delegations = 0;
@@ -366,7 +366,7 @@ fn who_is_delegated_notices_nothing_but_delay() {
 #[test]
 fn what_gets_lost_beside_it_is_found_by_its_number() {
     for seed in 11..13 {
-        let mut world = World::new(seed, Level::Active, Some(500));
+        let mut world = DelegationWorld::new(seed, Level::Active, Some(500));
         world.live();
         assert!(world.dropped > 10);
         // The last one may have been lost, and then a check finds it.
