@@ -135,7 +135,7 @@ mod tests {
 
     fn said(version: Version, answer: &ClientAnswer<'_>) -> Vec<u8> {
         let peer = Peer::new(version);
-        let mut link = FaceLink { peer, greeting: None, aliases_in: None, aliases_out: None };
+        let mut link = FaceLink { peer, is_bridge: false, greeting: None, aliases_in: None, aliases_out: None };
         let mut out = Vec::new();
         write(&mut link, answer, &mut out);
         out
