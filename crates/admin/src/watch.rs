@@ -30,6 +30,8 @@ pub(crate) struct LastLook {
     pub(crate) looked_at: Option<Timestamp>,
     /// How long it took.
     cost: Duration,
+    /// When one was begun for somebody who asked; it may have been given up.
+    asked_at: Option<Timestamp>,
     alarms: AlarmBoard,
     /// What the log said last.
     said: Mood,
@@ -118,12 +120,18 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
 
 /// Another look for somebody who asks, unless the last one is fresh; as seldom as `WatchPace` allows.
 pub(crate) async fn look_if_old(state: &AdminState) {
-    let is_old = {
-        let watch = lock(&state.watch);
-        let fresh_for = FRESH_FOR.max(watch.cost * TOP_SHARE);
-        watch.looked_at.is_none_or(|at| state.handle.now().since(at) > fresh_for)
+    let now = state.handle.now();
+    let is_due = {
+        let mut watch = lock(&state.watch);
+        let rest = FRESH_FOR.max(watch.cost * TOP_SHARE);
+        let is_due = [watch.looked_at, watch.asked_at].into_iter().flatten().all(|at| now.since(at) > rest);
+        // Noted before it begins: whoever asks meanwhile, or hangs up and asks again, does not begin another.
+        if is_due {
+            watch.asked_at = Some(now);
+        }
+        is_due
     };
-    if is_old {
+    if is_due {
         look(state).await;
     }
 }

@@ -57,6 +57,7 @@ struct AccessQuestion<'a> {
     action: Action,
     /// A topic name, or for [`Action::Subscribe`] a filter without its share.
     topic: Topic<'a>,
+    dialect: Dialect,
 }
 
 impl Access {
@@ -115,15 +116,21 @@ impl Policy for Access {
         if matches!(action, Action::Publish | Action::Prioritize) && is_sys(topic) {
             return false;
         }
+        let is_shared = action == Action::Subscribe && topic.starts_with("$share/");
         let topic = if action == Action::Subscribe { without_share(topic) } else { Some(topic) };
         let Some(topic) = topic else { return false };
-        // mosquitto grants every subscription, and asks again for each message: whoever may read nothing of it gets silence.
-        if action == Action::Subscribe && self.dialect == Dialect::Mosquitto {
+        // mosquitto grants every subscription, and asks again for each message: whoever may read nothing of it gets silence. Not
+        // where others share it: a member that may read nothing of it would be one to whom messages go.
+        if action == Action::Subscribe && self.dialect == Dialect::Mosquitto && !is_shared {
             return true;
         }
         let user = identity.user.as_deref();
-        let question =
-            AccessQuestion { who: RequesterNames { user, client: client_id }, action, topic: Topic::new(topic) };
+        let question = AccessQuestion {
+            who: RequesterNames { user, client: client_id },
+            action,
+            topic: Topic::new(topic),
+            dialect: self.dialect,
+        };
         let personal = self.personal(user);
         let common = std::iter::once(&self.everyone);
         let answer = match self.dialect {
@@ -150,11 +157,14 @@ impl AccessQuestion<'_> {
         if !entry.actions.contains(self.action) {
             return false;
         }
-        let is_topic_meant = match self.action {
-            Action::Publish | Action::Prioritize | Action::Receive => {
+        let is_topic_meant = match (self.action, self.dialect, effect) {
+            (Action::Publish | Action::Prioritize | Action::Receive, ..) => {
                 entry.filter.matches(self.topic, self.who, effect)
             }
-            Action::Subscribe => entry.filter.covers(self.topic.as_str(), self.who, effect),
+            (Action::Subscribe, Dialect::Mosquitto, AclEffect::Allow) => {
+                entry.filter.overlaps(self.topic.as_str(), self.who)
+            }
+            (Action::Subscribe, ..) => entry.filter.covers(self.topic.as_str(), self.who, effect),
         };
         is_topic_meant && entry.clients.as_ref().is_none_or(|clients| clients.matches(self.who.client))
     }

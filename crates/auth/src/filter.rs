@@ -200,6 +200,29 @@ impl Filter {
         }
         levels.next().is_none()
     }
+
+    /// Whether some topic is matched by both. For rules that allow: an unusable name does not overlap.
+    pub(crate) fn overlaps(&self, requested: &str, who: RequesterNames<'_>) -> bool {
+        // `$` topics are spoken of by both or by neither: no wildcard reaches them.
+        let is_same_realm = requested.starts_with('$') == self.is_dollar;
+        if !is_same_realm || self.levels.iter().any(|level| level.is_unusable(who)) {
+            return false;
+        }
+        let mut levels = requested.split('/');
+        for level in &self.levels {
+            match (level, levels.next()) {
+                (FilterLevel::Rest, _) | (_, Some("#")) => return true,
+                (_, None) => return false,
+                (_, Some("+")) => {}
+                (_, Some(wanted)) => {
+                    if level.like(wanted.as_bytes(), who) != LevelMatch::Same {
+                        return false;
+                    }
+                }
+            }
+        }
+        matches!(levels.next(), None | Some("#"))
+    }
 }
 
 impl FilterLevel {
@@ -227,6 +250,15 @@ impl FilterLevel {
             Self::Pattern(pieces) => return like(pieces, text, who),
         };
         if is_same { LevelMatch::Same } else { LevelMatch::Different }
+    }
+
+    fn is_unusable(&self, who: RequesterNames<'_>) -> bool {
+        let Self::Pattern(pieces) = self else { return false };
+        pieces.iter().any(|piece| match piece {
+            FilterPiece::Text(_) => false,
+            FilterPiece::User => who.user.is_none_or(|name| !is_usable(name)),
+            FilterPiece::Client => !is_usable(who.client),
+        })
     }
 }
 

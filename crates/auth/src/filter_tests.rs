@@ -67,6 +67,17 @@ fn covering_is_being_a_superset() {
 }
 
 #[test]
+fn overlapping_is_sharing_a_topic() {
+    // Level by level there is an empty topic too, which `+` and `/#` share. Nobody can publish to it: harmless.
+    let mut topics = topics();
+    topics.push(String::new());
+    compare_all(&topics, |rule, requested, of_rule, of_requested| {
+        let expected = of_rule.iter().zip(of_requested).any(|(in_rule, in_requested)| *in_rule && *in_requested);
+        assert_eq!(filter(rule).overlaps(requested, NOBODY), expected, "{rule} overlaps {requested}");
+    });
+}
+
+#[test]
 fn matching_is_what_the_codec_says() {
     let topics = topics();
     for rule in filters() {

@@ -86,6 +86,7 @@ fn every_subscription_is_granted_and_only_what_is_allowed_is_delivered() {
     assert!(asks(&access, "a", Receive, "x/2/y") && !asks(&access, "a", Receive, "x/1/y"));
     assert!(!asks(&access, "a", Receive, "z/1") && !asks(&access, "a", Receive, "$SYS/broker/uptime"));
     assert!(!asks(&access, "a", Subscribe, "$share/g"), "a share of nothing");
+    assert!(!asks(&access, "a", Subscribe, "$share/g/z/#"), "nobody takes from others what it may not read");
 }
 
 #[test]

@@ -178,7 +178,7 @@ mod tests {
             ("F008 level 6", connect("MQTT", 6, 2, b"\0\0"), b"\x20\x03\x00\x84\x00"),
             ("F008 level 3 of MQTT", connect("MQTT", 3, 2, b"\0\0"), b"\x20\x02\x00\x01"),
             ("F008 level 0", connect("MQTT", 0, 2, b"\0\0"), b"\x20\x02\x00\x01"),
-            ("F008 bridge bit", connect("MQTT", 0x84, 2, b"\0\0"), b"\x20\x02\x00\x01"),
+            ("F008 bridge bit of v5", connect("MQTT", 0x85, 2, b"\0\0"), b"\x20\x02\x00\x01"),
             ("F008 level 4 of MQIsdp", connect("MQIsdp", 4, 2, b"\0\0"), b"\x20\x02\x00\x01"),
             ("F008 other name", connect("MQTX", 4, 2, b"\0\0"), b""),
             ("F009 reserved flag, v5", connect("MQTT", 5, 3, b"\0\0\0"), b"\x20\x03\x00\x81\x00"),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{ReasonCode, TopicFilter};
 
-use crate::access::{Action, Identity};
+use crate::access::Identity;
 use crate::event::{Event, Why};
 use crate::face::ClientAnswer;
 use crate::ledger::{Ledger, Loss};
@@ -214,7 +214,7 @@ impl ShardState {
         let PendingWill { message, .. } = *will;
         let mut publication = message.view();
         // It was allowed when the client connected; rules may have changed since.
-        if !self.may(&identity, &client_id, Action::Publish, publication.topic) {
+        if !self.may_publish(&identity, &client_id, publication.topic, publication.payload) {
             self.stats.wills_denied += 1;
             self.tell(Event::Denied { client_id, what: "will", topic: publication.topic.into() });
             return;

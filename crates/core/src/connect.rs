@@ -147,7 +147,7 @@ impl ShardState {
             if will.retain && !self.settings.retain_available {
                 return Err(ReasonCode::RetainNotSupported);
             }
-            if !self.may(&hello.identity, hello.client_id, Action::Publish, will.topic) {
+            if !self.may_publish(&hello.identity, hello.client_id, will.topic, will.payload) {
                 let event = Event::Denied { client_id: hello.client_id.into(), what: "will", topic: will.topic.into() };
                 self.tell(event);
                 return Err(ReasonCode::NotAuthorized);
@@ -327,15 +327,24 @@ impl ShardState {
     pub(crate) fn may(&self, identity: &Identity, client_id: &str, action: Action, topic: &str) -> bool {
         may(&*self.policy, identity, client_id, action, topic)
     }
+
+    /// Whether a client may publish this. Nobody writes to `$SYS`, whatever the rules say, but a bridge of mosquitto's says
+    /// there whether it is connected.
+    pub(crate) fn may_publish(&self, identity: &Identity, client_id: &str, topic: &str, payload: &[u8]) -> bool {
+        let is_state = payload.len() <= STATE_BYTES_MAX && is_own_state(client_id, topic);
+        is_state || self.may(identity, client_id, Action::Publish, topic)
+    }
 }
+
+/// What a bridge says at its state topic: 0 or 1. Who may publish nothing else has no more to say there.
+const STATE_BYTES_MAX: usize = 1;
 
 /// Asked of every message and every receiver: the broker's own rules concern few topics.
 #[inline]
 pub(crate) fn may(policy: &dyn Policy, identity: &Identity, client_id: &str, action: Action, topic: &str) -> bool {
     if topic.as_bytes().first() == Some(&b'$') {
-        // Nobody writes to `$SYS`, whatever the rules say, but a bridge of mosquitto's says there whether it is connected.
         if action == Action::Publish && (topic == "$SYS" || topic.starts_with("$SYS/")) {
-            return is_own_state(client_id, topic);
+            return false;
         }
         if is_own_notice(client_id, action, topic) {
             return true;

@@ -7,7 +7,6 @@ use tidegate_control::rhythm::ArrivalTime;
 use tidegate_wire_mqtt::property::PayloadFormat;
 use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode};
 
-use crate::access::Action;
 use crate::classes::ClassId;
 use crate::event::{Event, Why};
 use crate::face::ClientAnswer;
@@ -168,7 +167,7 @@ impl ShardState {
     /// What is asked of a message when it arrives, and again if it had to wait: rules change.
     pub(crate) fn check_rules(&mut self, index: u32, publication: &Publication<'_>) -> Result<(), ReasonCode> {
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
-        if !self.may(&session.identity, &session.client_id, Action::Publish, publication.topic) {
+        if !self.may_publish(&session.identity, &session.client_id, publication.topic, publication.payload) {
             let client_id = Arc::clone(&session.client_id);
             self.tell(Event::Denied { client_id, what: "publish", topic: publication.topic.into() });
             return Err(ReasonCode::NotAuthorized);

@@ -16,8 +16,10 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
 use tidegate_wire_mqtt::topic::matches as topic_matches;
 
+use crate::access::{Action, Policy};
 use crate::between::{Envelope, Tried};
 use crate::cache::{Route, Target, merged};
+use crate::connect::may;
 use crate::connection::Connection;
 use crate::face::Frames;
 use crate::limits::BATCH_BYTES_MAX;
@@ -114,9 +116,9 @@ impl ShardState {
 
     /// True if a member of the group gets it.
     fn route_to_group(&mut self, group: GroupId, message: &Shareable<'_>, now: Timestamp) -> bool {
-        let (sessions, connections) = (&self.sessions, &self.connections);
-        match self.subscriptions.pick(group, message.publication.qos, |session| load_of(sessions, connections, session))
-        {
+        let (policy, sessions, connections) = (&*self.policy, &self.sessions, &self.connections);
+        let load = |session| load_of(policy, sessions, connections, session, message.publication.topic);
+        match self.subscriptions.pick(group, message.publication.qos, load) {
             Some(Pick::Local(session, wish)) => {
                 // The name is only needed to be noted.
                 let is_noted = message.routing.get() != 0;
@@ -244,9 +246,19 @@ impl ShardState {
     }
 }
 
-/// What lies before a session, for whoever chooses among the members of a group.
-pub(crate) fn load_of(sessions: &Slab<Session>, connections: &Slab<Connection>, index: u32) -> Load {
+/// What lies before a session, for whoever chooses among the members of a group for a message at this topic. One that may
+/// not receive it is none of them.
+pub(crate) fn load_of(
+    policy: &dyn Policy,
+    sessions: &Slab<Session>,
+    connections: &Slab<Connection>,
+    index: u32,
+    topic: &str,
+) -> Load {
     let Some(session) = sessions.get(index) else { return Load::IDLE };
+    if !may(policy, &session.identity, &session.client_id, Action::Receive, topic) {
+        return Load::FORBIDDEN;
+    }
     let outbox = session.conn.and_then(|conn| connections.get(conn)).map_or(0, |connection| connection.outbox.len());
     Load::new(session.queue_len(), session.inflight.len(), outbox)
 }

@@ -13,6 +13,8 @@ pub(super) const SECS_QUICK: f64 = 1.0;
 const LEAD_S: f64 = 0.3;
 /// What comes after, by the trouble: long enough to see whether it ends.
 const AFTER: f64 = 0.5;
+/// The same for the smart space, whose requests have a second to be answered.
+const SPACE_AFTER: f64 = 0.25;
 /// Where nothing is to be recovered from, the trouble is so much shorter.
 const SHORT: f64 = 0.5;
 /// The smart space begins with a moment of its own: requests are slower than messages.
@@ -42,7 +44,7 @@ pub(super) fn phases(scenario: &ZooScenario, secs: f64) -> Phases {
 
 /// The parts of a scenario of the smart space.
 pub(super) fn space_phases(secs: f64) -> Phases {
-    Phases { lead: SPACE_LEAD_S, trouble: secs, after: secs * AFTER }
+    Phases { lead: SPACE_LEAD_S, trouble: secs, after: secs * SPACE_AFTER }
 }
 
 /// What is run.

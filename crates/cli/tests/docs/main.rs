@@ -42,6 +42,7 @@ pages! {
     security: "docs/SECURITY.md",
     durability: "docs/durability.md",
     mosquitto: "docs/mosquitto.md",
+    upgrading: "docs/upgrading.md",
     smart_space: "docs/smart-space.md",
     sdk: "docs/sdk.md",
     pace_hints: "docs/pace-hints.md",

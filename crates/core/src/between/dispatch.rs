@@ -46,8 +46,8 @@ impl ShardState {
             Envelope::Shared { filter, group, publication, tried, routing } => {
                 let message = Shareable::new(publication);
                 message.routing.set(routing);
-                let (sessions, connections) = (&self.sessions, &self.connections);
-                let load = |session| load_of(sessions, connections, session);
+                let (policy, sessions, connections) = (&*self.policy, &self.sessions, &self.connections);
+                let load = |session| load_of(policy, sessions, connections, session, publication.topic);
                 if let Some((session, wish)) = self.subscriptions.pick_local(filter, group, load) {
                     let group = GroupRef { name: group, filter };
                     self.deliver_shared(session, wish, Some(&group), &message, now);

@@ -273,8 +273,8 @@ impl ShardState {
             if groups.contains(&*text) {
                 continue;
             }
-            let (sessions, connections) = (&self.sessions, &self.connections);
-            let load = |session| load_of(sessions, connections, session);
+            let (policy, sessions, connections) = (&*self.policy, &self.sessions, &self.connections);
+            let load = |session| load_of(policy, sessions, connections, session, shareable.publication.topic);
             if let Some((session, wish)) = self.subscriptions.pick_local(&filter, &name, load) {
                 groups.insert(text.into());
                 self.deliver_shared(session, wish, Some(&group), &shareable, now);

@@ -131,7 +131,7 @@ impl SharedGroup {
         found.map(|(session, wish, _)| (session, wish))
     }
 
-    /// The one with the least before it, looking from whose turn it is; not at all of very many.
+    /// The one with the least before it that may have the message, looking from whose turn it is; not at all of very many.
     fn least(
         &self,
         presence: Presence,
@@ -147,6 +147,9 @@ impl SharedGroup {
         let mut least = None;
         for &(session, wish) in from_there.take(CANDIDATES_MAX) {
             let load = load(session);
+            if load == Load::FORBIDDEN {
+                continue;
+            }
             if load == Load::IDLE {
                 return Some((session, wish, load));
             }
@@ -165,6 +168,8 @@ pub(crate) struct Load(u64);
 impl Load {
     /// Nothing.
     pub(crate) const IDLE: Self = Self(0);
+    /// It may not have the message.
+    pub(crate) const FORBIDDEN: Self = Self(u64::MAX);
     /// Something waits that could not be sent at once.
     const WAITING: Self = Self(1 << 32);
 

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
-use tidegate_core::access::{Action, Open};
+use tidegate_core::access::{Action, Identity, Open, Policy};
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, QoS, ReasonCode, SubscriptionOptions, Version};
 
@@ -93,6 +93,48 @@ fn rules_of_access_hold_for_publishing_subscribing_and_receiving() {
     net.publish(sender, "a/open", "yes", 0, false, 0);
     assert_eq!(net.payloads(receiver), ["yes"]);
     assert_eq!(net.stats().dropped_denied, 1);
+}
+
+/// One client may not receive anything.
+#[derive(Debug)]
+struct Deaf(&'static str);
+
+impl Policy for Deaf {
+    fn allows(&self, _: &Identity, client_id: &str, action: Action, _: &str) -> bool {
+        action != Action::Receive || client_id != self.0
+    }
+}
+
+#[test]
+fn a_member_that_may_not_receive_takes_nothing_from_its_group() {
+    for shards in [1, 2] {
+        let mut net = Net::with(shards, Settings::default(), Deaf("stranger"));
+        let (sender, stranger, member) = (net.v5("sender"), net.v5("stranger"), net.v5("member"));
+        net.subscribe(stranger, "$share/g/t", 1);
+        net.subscribe(member, "$share/g/t", 1);
+        for n in 0..20 {
+            net.publish(sender, "t", &n.to_string(), 1, false, n + 1);
+            net.receive(sender);
+            let got = net.receive(member);
+            assert!(matches!(&got[..], [Got::Message { .. }]), "{n} on {shards}: {got:?}");
+            if let [Got::Message { id: Some(id), .. }] = &got[..] {
+                net.ack(member, AckKind::PubAck, *id);
+            }
+        }
+        assert_eq!(net.receive(stranger), []);
+    }
+}
+
+#[test]
+fn a_bridge_says_its_state_under_its_own_name_and_nobody_says_more() {
+    let mut net = Net::new(1);
+    let (bridge, reader) = (net.v5("bridge"), net.v5("reader"));
+    net.subscribe(reader, "$SYS/broker/connection/#", 0);
+    net.publish(bridge, "$SYS/broker/connection/bridge/state", "1", 1, true, 1);
+    net.publish(bridge, "$SYS/broker/connection/bridge/state", "long", 1, true, 2);
+    net.publish(bridge, "$SYS/broker/connection/other/state", "1", 1, true, 3);
+    net.publish(bridge, "$SYS/broker/uptime", "1", 1, true, 4);
+    assert_eq!(net.payloads(reader), ["1"]);
 }
 
 #[test]
