@@ -1,6 +1,6 @@
 //! Large changes of a space: begun, made in pieces, and done in one moment or not at all. At most one is under way.
 
-use crate::error::{GraphError, Limit};
+use crate::error::GraphError;
 use crate::masks::Mask;
 use crate::space::{GraphSpace, UpdateOutcome};
 use crate::staging::{LargeChange, StagedOutcome, Staging};
@@ -30,9 +30,9 @@ impl GraphSpace {
 
     /// Does the large change that is ready, behind everything that was committed so far; then the rules that it wakes.
     pub fn commit_large(&mut self) -> Result<UpdateOutcome, GraphError> {
-        if self.staging.as_ref().is_some_and(|staging| !staging.has_room(&self.dataset)) {
+        if let Some(Err(limit)) = self.staging.as_ref().map(|staging| staging.check(&self.dataset)) {
             self.abandon_large();
-            return Err(Limit::Quads.into());
+            return Err(limit.into());
         }
         let Some(staging) = self.staging.take() else { return Err(GraphError::OutOfStep) };
         let before = self.dataset.snapshot();

@@ -79,8 +79,8 @@ pub(crate) struct Interests {
 const SHAPES: usize = 24;
 
 impl Interests {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { shapes: std::array::from_fn(|_| HashMap::with_hasher(FixedState::with_seed(seed))) }
+    pub(crate) fn new(hasher: &FixedState) -> Self {
+        Self { shapes: std::array::from_fn(|_| HashMap::with_hasher(hasher.clone())) }
     }
 
     pub(crate) fn add(&mut self, pattern: &IdPattern, owner: usize) {
@@ -158,7 +158,7 @@ mod tests {
             (graph, subject, predicate, object) in (0..3u32, 1..4u32, 1..4u32, 1..4u32),
         ) {
             let quad = Quad { graph, subject, predicate, object };
-            let mut interests = Interests::new(1);
+            let mut interests = Interests::new(&FixedState::with_seed(1));
             for (owner, pattern) in patterns.iter().enumerate() {
                 interests.add(pattern, owner);
             }

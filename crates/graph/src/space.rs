@@ -185,10 +185,8 @@ impl GraphSpace {
             return Ok(None);
         }
         self.committed(&change, delta.version, None);
-        if let Some(staging) = &mut self.staging
-            && staging.follow(&change, &mut self.dataset).is_err()
-        {
-            self.abandon_large();
+        if let Some(staging) = &mut self.staging {
+            staging.follow(&change, &mut self.dataset);
         }
         self.dataset.sweep();
         Ok(Some(delta))

@@ -22,7 +22,7 @@ use crate::dictionary::Id;
 use crate::draft::DraftedUpdate;
 use crate::error::{GraphError, Limit};
 use crate::index::{IdPattern, Index, Quad};
-use crate::masks::Mask;
+use crate::masks::{Interests, Mask};
 use crate::prepare::{held_masks, pattern_ids};
 use crate::update::Update;
 
@@ -68,8 +68,8 @@ impl LargeChange {
 /// What has to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StagingPhase {
-    /// What the masks match leaves.
-    Clearing,
+    /// What the masks match leaves; so many of them match nothing any more.
+    Clearing(usize),
     /// The steps are done.
     Stepping,
     /// The bytes for the log are written, of so many quads: what others add meanwhile is written at the end.
@@ -90,6 +90,8 @@ pub(crate) struct StagedQuad {
 pub(crate) struct Staging {
     index: Index,
     clears: Vec<IdPattern>,
+    /// The same, to be asked whether any of them matches a quad.
+    cleared: Interests,
     steps: ChangeSteps,
     phase: StagingPhase,
     quads: Vec<StagedQuad>,
@@ -105,6 +107,8 @@ pub(crate) struct Staging {
     /// Where terms are in its table.
     terms: HashMap<Id, u64, FixedState>,
     encoded: usize,
+    /// What others did was too much for it: it cannot be done any more.
+    failed: Option<Limit>,
 }
 
 /// A large change that has taken place.
@@ -126,11 +130,16 @@ impl Staging {
     ) -> Result<Self, GraphError> {
         let LargeChange { clears, steps } = change;
         let clears = held_masks(&clears, &mut dataset.dictionary)?;
+        let mut cleared = Interests::new(&dataset.dictionary.terms().hasher());
+        for (place, pattern) in clears.iter().enumerate() {
+            cleared.add(pattern, place);
+        }
         Ok(Self {
             index: dataset.index().clone(),
             clears,
+            cleared,
             steps,
-            phase: StagingPhase::Clearing,
+            phase: StagingPhase::Clearing(0),
             quads: Vec::new(),
             places: HashMap::with_hasher(dataset.dictionary.terms().hasher()),
             effects: 0,
@@ -140,19 +149,25 @@ impl Staging {
             encoder: is_logged.then(DeltaEncoder::default),
             terms: HashMap::with_hasher(dataset.dictionary.terms().hasher()),
             encoded: 0,
+            failed: None,
         })
     }
 
-    /// Does so many steps; whether all are done.
+    /// Does so many steps; whether all are done. Each takes as long as any other: one quad, or one look at a mask.
     pub(crate) fn piece(&mut self, dataset: &mut Dataset, steps_max: usize) -> Result<bool, GraphError> {
+        if let Some(limit) = self.failed {
+            return Err(limit.into());
+        }
         for _ in 0..steps_max {
             match self.phase {
-                StagingPhase::Clearing => {
-                    match self.clears.iter().find_map(|pattern| self.index.scan(*pattern).next()) {
+                // Never back: what others add under a mask does not come into the copy.
+                StagingPhase::Clearing(passed) => match self.clears.get(passed) {
+                    Some(pattern) => match self.index.scan(*pattern).next() {
                         Some(quad) => self.decide(quad, None, false, dataset)?,
-                        None => self.phase = StagingPhase::Stepping,
-                    }
-                }
+                        None => self.phase = StagingPhase::Clearing(passed + 1),
+                    },
+                    None => self.phase = StagingPhase::Stepping,
+                },
                 StagingPhase::Stepping => match self.steps.next() {
                     Some(step) => self.step(step, dataset)?,
                     None => self.phase = StagingPhase::Encoding(self.quads.len()),
@@ -208,10 +223,13 @@ impl Staging {
         } else {
             self.add(ids, quad, is_wanted, dataset.contains_ids(ids), dataset)?;
         }
-        if is_effect {
-            self.effects += 1;
-            self.effect_bytes += dataset.text_bytes(ids);
-        }
+        if is_effect { self.count(ids, dataset) } else { Ok(()) }
+    }
+
+    /// One more quad is changed.
+    fn count(&mut self, ids: Quad, dataset: &Dataset) -> Result<(), Limit> {
+        self.effects += 1;
+        self.effect_bytes += dataset.text_bytes(ids);
         match () {
             () if self.effects > dataset.limits().change_quads_max => Err(Limit::ChangeQuads),
             () if self.effect_bytes > dataset.limits().change_bytes_max => Err(Limit::ChangeBytes),
@@ -239,12 +257,19 @@ impl Staging {
     }
 
     /// Another change was committed.
-    pub(crate) fn follow(&mut self, change: &QuadChange, dataset: &mut Dataset) -> Result<(), Limit> {
+    pub(crate) fn follow(&mut self, change: &QuadChange, dataset: &mut Dataset) {
+        if self.failed.is_none() {
+            self.failed = self.imitate(change, dataset).err();
+        }
+    }
+
+    fn imitate(&mut self, change: &QuadChange, dataset: &mut Dataset) -> Result<(), Limit> {
         for ids in &change.added {
             if let Some(known) = self.places.get(ids).and_then(|place| self.quads.get_mut(*place as usize)) {
                 known.is_there = true;
-            } else if self.clears.iter().any(|pattern| pattern.matches(*ids)) {
+            } else if self.is_cleared(*ids) {
                 self.add(*ids, None, false, true, dataset)?;
+                self.count(*ids, dataset)?;
             } else {
                 self.index.insert(*ids);
             }
@@ -259,6 +284,12 @@ impl Staging {
         Ok(())
     }
 
+    fn is_cleared(&self, quad: Quad) -> bool {
+        let mut is_cleared = false;
+        self.cleared.of(quad, |_| is_cleared = true);
+        is_cleared
+    }
+
     /// False if nothing is left to be written.
     fn encode_next(&mut self, dataset: &Dataset) -> bool {
         let (Some(encoder), Some(next)) = (&mut self.encoder, self.quads.get(self.encoded)) else { return false };
@@ -271,9 +302,13 @@ impl Staging {
         true
     }
 
-    /// Whether there is room for it, after what others have added meanwhile.
-    pub(crate) fn has_room(&self, dataset: &Dataset) -> bool {
-        self.index.len() <= dataset.limits().quads_max.max(dataset.index().len())
+    /// Whether it can be done, after what others have done meanwhile.
+    pub(crate) fn check(&self, dataset: &Dataset) -> Result<(), Limit> {
+        match self.failed {
+            Some(limit) => Err(limit),
+            None if self.index.len() > dataset.limits().quads_max.max(dataset.index().len()) => Err(Limit::Quads),
+            None => Ok(()),
+        }
     }
 
     /// The copy takes the place of the data.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use oxrdf::Variable;
 
 use crate::beside::{EvaluatedResult, ReevaluatedQuery};
@@ -72,7 +73,7 @@ impl StandingQueries {
             entries,
             free,
             by_key,
-            interests: Interests::new(seed),
+            interests: Interests::new(&FixedState::with_seed(seed)),
             behind: BTreeSet::new(),
             used: 0,
             evaluations: seed,

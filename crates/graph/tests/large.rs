@@ -160,14 +160,26 @@ fn beside() -> impl Strategy<Value = Beside> {
         4 => quad().prop_map(|(g, s, p, o)| Beside::Insert(g, s, p, o)),
         3 => quad().prop_map(|(g, s, p, o)| Beside::Delete(g, s, p, o)),
         8 => Just(Beside::Piece),
-        2 => (0..5u8, quads(), quads()).prop_map(|(clears, quads, removed)| Beside::Large { clears, quads, removed }),
+        2 => (0..6u8, quads(), quads()).prop_map(|(clears, quads, removed)| Beside::Large { clears, quads, removed }),
         1 => Just(Beside::Abandon),
     ]
 }
 
-fn cleared(clears: u8) -> Vec<Mask> {
+/// A mask that says all terms.
+fn exact(quad: &Quad) -> Mask {
+    let graph = match &quad.graph_name {
+        oxrdf::GraphName::DefaultGraph => MaskGraph::Default,
+        oxrdf::GraphName::NamedNode(name) => MaskGraph::Named(name.clone().into()),
+        oxrdf::GraphName::BlankNode(name) => MaskGraph::Named(name.clone().into()),
+    };
+    let (subject, predicate) = (Some(quad.subject.clone()), Some(quad.predicate.clone()));
+    Mask { subject, predicate, object: Some(quad.object.clone()), graph }
+}
+
+fn cleared(clears: u8, removed: &[(u8, u8, u8, u8)]) -> Vec<Mask> {
     let graph = match clears {
         0 => return Vec::new(),
+        5 => return quads_of(&inserted(removed)).iter().map(exact).collect(),
         1 => MaskGraph::Default,
         2 => MaskGraph::Any,
         _ => MaskGraph::Named(oxrdf::NamedNode::new_unchecked("urn:g1").into()),
@@ -241,7 +253,7 @@ impl Compared {
                     self.large = Some(Whole::Text(text));
                     large
                 } else {
-                    let (masks, insert) = (cleared(*clears), quads_of(&inserted(quads)));
+                    let (masks, insert) = (cleared(*clears, removed), quads_of(&inserted(quads)));
                     self.large = Some(Whole::Edit(masks.clone(), insert.clone()));
                     LargeChange::edit(masks, insert)
                 };
