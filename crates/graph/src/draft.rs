@@ -41,7 +41,7 @@ impl UpdateDraft {
         DraftedUpdate { number: self.number, outcome }
     }
 
-    /// No two drafts of a space have the same.
+    /// No two drafts of a space have the same, in no two of its lives ([`GraphSpace::replay_lives`]).
     pub fn number(&self) -> u64 {
         self.number
     }

@@ -11,6 +11,9 @@ use crate::delta::QuadDelta;
 use crate::error::GraphError;
 use crate::space::{GraphSpace, SpaceLimits};
 
+/// Evaluations and drafts of one life of a space: a million each second for twelve days, in each of 16 million lives.
+const LIFE_NUMBERS: u64 = 1 << 40;
+
 impl GraphSpace {
     /// Does a delta again that follows directly, all of it or nothing.
     pub fn apply_delta(&mut self, delta: &QuadDelta) -> Result<(), GraphError> {
@@ -94,6 +97,12 @@ impl GraphSpace {
     /// Subscribers up to this number were named, in an earlier life: none of them is named again.
     pub fn replay_subscribers_made(&mut self, made: u64) {
         self.subscribers_made = made.max(self.subscribers_made);
+    }
+
+    /// So many lives of the space came before this one, and what they gave to others to be worked out may still come back:
+    /// evaluations and drafts of this life have other numbers, so that none of theirs is taken for one of its own.
+    pub fn replay_lives(&mut self, lives: u64) {
+        self.standing.skip_numbers(lives.saturating_mul(LIFE_NUMBERS));
     }
 
     /// Other limits from now on. What is there stays, even if it is more.

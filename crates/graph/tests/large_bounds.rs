@@ -1,4 +1,5 @@
-//! Bounds of changes that are made apart from the commits: what one step looks at, and what others add to them.
+//! Bounds of changes that are made apart from the commits: what one step looks at, what others add to them, and whose
+//! drafts are taken.
 
 #![allow(clippy::unwrap_used, reason = "a step that cannot be done has failed the test")]
 
@@ -6,7 +7,7 @@ use std::collections::BTreeSet;
 
 use oxrdf::Quad;
 use tidegate_graph::{
-    DatasetLimits, GraphError, GraphSpace, LargeChange, Limit, Mask, QueryLimits, SpaceLimits, Update,
+    CancelToken, DatasetLimits, GraphError, GraphSpace, LargeChange, Limit, Mask, QueryLimits, SpaceLimits, Update,
 };
 
 fn update(text: &str) -> Update {
@@ -88,5 +89,27 @@ fn what_others_add_under_a_mask_counts_as_a_part_of_the_large_change() {
             space.tidy(1);
         }
         assert_eq!((space.terms(), data(&space)), (terms, before));
+    }
+}
+
+#[test]
+fn a_draft_of_an_earlier_life_is_not_taken_for_one_of_this() {
+    let moved = update("DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }");
+    let other = update("DELETE { ?s <urn:r> ?o } WHERE { ?s <urn:r> ?o }");
+    let mut lives: Vec<GraphSpace> = (0..3).map(|_| space()).collect();
+    let mut late = Vec::new();
+    for (lives_before, space) in lives.iter_mut().enumerate() {
+        space.replay_lives(lives_before as u64);
+        change(space, "INSERT DATA { <urn:a> <urn:p> 1 . <urn:a> <urn:r> 1 }");
+        let before = data(space);
+        let draft = space.begin_draft(&other).unwrap();
+        for drafted in late.drain(..) {
+            assert_eq!(space.commit_drafted(drafted), Err(GraphError::OutOfStep));
+        }
+        assert_eq!(data(space), before);
+        assert!(!space.is_overtaken(draft.number()));
+        // It comes when this life is over.
+        late.push(space.begin_draft(&moved).unwrap().run(&QueryLimits::default(), CancelToken::default()));
+        late.push(draft.run(&QueryLimits::default(), CancelToken::default()));
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn start(
     reopen: Reopen,
     restarts: Restarts,
 ) -> io::Result<JoinHandle<()>> {
-    let mut supervisor = WriterSupervisor { shared, reopen, restarts };
+    let mut supervisor = WriterSupervisor { shared, reopen, restarts, lives: 0 };
     if opened.is_none() {
         supervisor.shared.suspend(Condition::Restarting);
     }
@@ -68,6 +68,8 @@ struct WriterSupervisor {
     shared: Arc<Shared>,
     reopen: Reopen,
     restarts: Restarts,
+    /// How often the space was there before.
+    lives: u64,
 }
 
 impl WriterSupervisor {
@@ -124,7 +126,7 @@ impl WriterSupervisor {
         }
     }
 
-    fn open(&self) -> Result<OpenedSpace, Failure> {
+    fn open(&mut self) -> Result<OpenedSpace, Failure> {
         let (failure, error) = match open(&self.reopen) {
             Ok(Some(Ok(mut opened))) => {
                 let space = &mut opened.restored.space;
@@ -133,6 +135,9 @@ impl WriterSupervisor {
                 if space.version() < before {
                     space.replay_version(before + 1);
                 }
+                // What an earlier owner had worked out may still come.
+                self.lives += 1;
+                space.replay_lives(self.lives);
                 space.replay_subscribers_made(self.shared.subscribers_made.load(Ordering::SeqCst));
                 let version = space.version();
                 self.shared.resume(version);
