@@ -1,7 +1,7 @@
 //! The drafter's life: updates whose `WHERE` is more than a commit reads are worked out here, one after the other, while the
 //! writer goes on. What becomes of them is decided by `machine::writer`.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_control::Timestamp;
 use tidegate_graph::{QueryLimits, UpdateDraft};
@@ -9,6 +9,7 @@ use tidegate_graph::{QueryLimits, UpdateDraft};
 use crate::crew::is_given_up;
 use crate::panics::Part;
 use crate::shared_state::{Control, Shared, lock};
+use crate::watcher::{LostDraftSlot, RunawayDuty};
 
 /// What a thread beside the writer does.
 pub(crate) enum WorkerState<W> {
@@ -55,15 +56,19 @@ pub(crate) fn run(shared: &Shared) -> bool {
     loop {
         shared.drafter_is_free();
         let Some((draft, until)) = shared.next_draft() else { return true };
-        let lost = draft.lost();
+        let lost = LostDraftSlot::new(Mutex::new(Some(draft.lost())));
         let outcome = shared.panics.catch(Part::Reader, || {
             shared.probe(Part::Reader);
             let limits = QueryLimits::default();
             // Done for its own sake: whoever sent it may have gone, and meant it all the same.
-            shared.watched(until, Vec::new(), Some((Part::Reader, None)), |cancel| draft.run(&limits, cancel))
+            let duty = RunawayDuty::Draft(Arc::clone(&lost));
+            shared.watched(until, Vec::new(), Some((Part::Reader, duty)), |cancel| draft.run(&limits, cancel))
         });
         let is_well = outcome.is_ok();
-        shared.control(Control::Drafted(Box::new(outcome.unwrap_or(lost))));
+        // None if the writer was told already that it is lost.
+        if let Some(lost) = lock(&lost).take() {
+            shared.control(Control::Drafted(Box::new(outcome.unwrap_or(lost))));
+        }
         if is_given_up() {
             return true;
         }

@@ -11,6 +11,7 @@ use tidegate_graph::Evaluation;
 use crate::crew::is_given_up;
 use crate::panics::Part;
 use crate::shared_state::{Control, Shared, lock};
+use crate::watcher::RunawayDuty;
 
 /// Evaluates until the end; false if something panicked.
 pub(crate) fn run(shared: &Shared) -> bool {
@@ -22,7 +23,9 @@ pub(crate) fn run(shared: &Shared) -> bool {
         let outcome = shared.panics.catch(Part::Evaluator, || {
             shared.probe(Part::Evaluator);
             let until = shared.now() + shared.time_max;
-            shared.watched(until, Vec::new(), Some((Part::Evaluator, None)), |cancel| evaluation.run(cancel))
+            shared.watched(until, Vec::new(), Some((Part::Evaluator, RunawayDuty::Nobody)), |cancel| {
+                evaluation.run(cancel)
+            })
         });
         let is_well = outcome.is_ok();
         shared.control(Control::Evaluated(Box::new(outcome.unwrap_or(lost))));

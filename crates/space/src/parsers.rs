@@ -24,6 +24,7 @@ use crate::panics::Part;
 use crate::progress::RequestProgress;
 use crate::service::{PendingReply, SpaceHandle};
 use crate::shared_state::{ReplyTo, Shared, lock};
+use crate::watcher::RunawayDuty;
 
 /// A text to be read, or to be refused if there is no room for it in its lane. False if reading it panicked.
 type Job = Box<dyn FnOnce(&Shared, ParseDecision) -> bool + Send>;
@@ -338,7 +339,7 @@ impl Request {
         let account = Arc::new(Account { charge: Mutex::new(Some(charge)), is_refused: AtomicBool::new(false) });
         let own = Arc::clone(&account);
         let memory = MemorySource::new(move |bytes| own.more(bytes));
-        let read = shared.watched(self.until, waiting, Some((Part::Parser, None)), |cancel| {
+        let read = shared.watched(self.until, waiting, Some((Part::Parser, RunawayDuty::Nobody)), |cancel| {
             shared.panics.catch(Part::Parser, || {
                 shared.probe(Part::Parser);
                 work(&QueryLimits { cancel, memory, ..QueryLimits::default() })

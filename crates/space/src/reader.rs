@@ -22,7 +22,7 @@ use crate::notifications::SpaceRequest;
 use crate::panics::Part;
 use crate::render;
 use crate::shared_state::{Shared, Task, lock};
-use crate::watcher::{JobSlot, WatchTerms};
+use crate::watcher::{JobSlot, RunawayDuty, WatchTerms};
 
 /// What is sent, by how it is written.
 type WrittenAnswers = Vec<(u128, Result<Bytes, Refused>)>;
@@ -111,7 +111,7 @@ fn evaluate(
     snapshot: &Snapshot,
     (job, is_part): (&JobSlot, &AtomicBool),
 ) -> WrittenAnswers {
-    shared.watched_by(terms, Some((Part::Reader, Some(job))), |cancel| {
+    shared.watched_by(terms, Some((Part::Reader, RunawayDuty::Job(Arc::clone(job)))), |cancel| {
         shared.probe(Part::Reader);
         if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
             return vec![(0, Err(Refused::busy(Duration::from_secs(1))))];

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_control::Timestamp;
-use tidegate_graph::CancelToken;
+use tidegate_graph::{CancelToken, DraftedUpdate};
 use tracing::error;
 
 use crate::counts::Cancelled;
@@ -15,7 +15,7 @@ use crate::machine::front_desk::Side;
 use crate::machine::order::Job;
 use crate::panics::Part;
 use crate::progress::RequestProgress;
-use crate::shared_state::{Shared, lock};
+use crate::shared_state::{Control, Shared, lock};
 
 /// Something under way.
 pub(crate) struct WatchedWork {
@@ -61,12 +61,25 @@ impl WatchTerms {
 /// A job in the order of readers. Whoever ends it takes it out: the reader, or the watcher if the reader is given up.
 pub(crate) type JobSlot = Arc<Mutex<Option<Job>>>;
 
+/// What is said of a draft that was lost, in the same way.
+pub(crate) type LostDraftSlot = Arc<Mutex<Option<DraftedUpdate>>>;
+
+/// Who else has to know that a thread is given up.
+#[derive(Clone)]
+pub(crate) enum RunawayDuty {
+    Nobody,
+    /// The order of readers.
+    Job(JobSlot),
+    /// The writer, who waits for it with other drafts behind.
+    Draft(LostDraftSlot),
+}
+
 /// What something is done on.
 #[derive(Clone)]
 struct On {
     part: Part,
     seat: Arc<CrewMember>,
-    job: Option<JobSlot>,
+    duty: RunawayDuty,
     began: Timestamp,
 }
 
@@ -97,7 +110,7 @@ impl Shared {
         &self,
         until: Timestamp,
         waiting: Vec<Arc<RequestProgress>>,
-        on: Option<(Part, Option<&JobSlot>)>,
+        on: Option<(Part, RunawayDuty)>,
         work: impl FnOnce(CancelToken) -> T,
     ) -> T {
         self.watched_by(WatchTerms::new(until, waiting), on, work)
@@ -107,11 +120,11 @@ impl Shared {
     pub(crate) fn watched_by<T>(
         &self,
         terms: Arc<Mutex<WatchTerms>>,
-        on: Option<(Part, Option<&JobSlot>)>,
+        on: Option<(Part, RunawayDuty)>,
         work: impl FnOnce(CancelToken) -> T,
     ) -> T {
         let token = CancelToken::default();
-        let on = on.zip(seat()).map(|((part, job), seat)| On { part, seat, job: job.cloned(), began: self.now() });
+        let on = on.zip(seat()).map(|((part, duty), seat)| On { part, seat, duty, began: self.now() });
         let mut desk = lock(&self.desk);
         if desk.is_closing() {
             // The watcher may have looked for the last time.
@@ -176,11 +189,20 @@ impl Shared {
             is_replaced,
             "something goes on although its time is over; its thread is given up"
         );
-        let job = on.job.as_ref().filter(|_| is_replaced).and_then(|job| lock(job).take());
-        if let Some(job) = job {
-            // Its place in the order is that of the thread that came instead.
-            self.cancelled(job, Side::Read, self.now().since(on.began));
-            self.reader.notify_all();
+        match &on.duty {
+            RunawayDuty::Job(job) if is_replaced => {
+                if let Some(job) = lock(job).take() {
+                    // Its place in the order is that of the thread that came instead.
+                    self.cancelled(job, Side::Read, self.now().since(on.began));
+                    self.reader.notify_all();
+                }
+            }
+            RunawayDuty::Draft(lost) => {
+                if let Some(lost) = lock(lost).take() {
+                    self.control(Control::Drafted(Box::new(lost)));
+                }
+            }
+            RunawayDuty::Nobody | RunawayDuty::Job(_) => {}
         }
     }
 
@@ -208,5 +230,41 @@ impl WatchedWork {
             }
             WatchState::Cancelled(_) | WatchState::GivenUp => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tidegate_graph::{GraphSpace, QueryLimits, SpaceLimits, Update};
+
+    use super::*;
+    use crate::admission::SpaceAdmission;
+    use crate::crew::Crew;
+    use crate::machine::front_desk::NextWrite;
+    use crate::machine::writer::WriterWait;
+
+    #[test]
+    fn the_writer_hears_of_a_draft_whose_thread_is_given_up() {
+        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
+        let mut space = GraphSpace::new(1, SpaceLimits::default());
+        let text = "DELETE { ?s ?p ?o } WHERE { ?s ?p ?o }";
+        let draft = space.begin_draft(&Update::parse(text, &QueryLimits::default()).unwrap()).unwrap();
+        let slot = LostDraftSlot::new(Mutex::new(Some(draft.lost())));
+        let (told, heard) = mpsc::channel();
+        let crew = Crew::start("test", 1 << 20, 1, move || told.send(seat().unwrap()).is_ok()).unwrap();
+        let on = On {
+            part: Part::Reader,
+            seat: heard.recv().unwrap(),
+            duty: RunawayDuty::Draft(Arc::clone(&slot)),
+            began: shared.now(),
+        };
+        shared.give_up(&on);
+        let next = lock(&shared.desk).front.next_write(shared.now(), WriterWait::Free, false);
+        let NextWrite::Control(Control::Drafted(drafted)) = next else { panic!("the writer waits on") };
+        assert!(drafted.number() == draft.number() && drafted.error().is_some());
+        assert!(lock(&slot).is_none(), "it is said once");
+        crew.join();
     }
 }
