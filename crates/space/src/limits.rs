@@ -12,6 +12,9 @@ pub const LARGE_QUADS: usize = 512;
 pub const PIECE_STEPS: usize = 512;
 /// Of the writer's time, parts that requests have beside one part for pieces, while any wait.
 pub const REQUESTS_PER_PIECE: u32 = 3;
+/// How many times as long as its request allows a large change may take once it is begun: while others wait, one part of
+/// the writer's time in so many is its own. At most [`BEGUN_GRACE`] longer, because its door waits no longer.
+pub const LARGE_TIME_FACTOR: u32 = REQUESTS_PER_PIECE + 1;
 /// Large changes and long updates that the writer may have beside its commits; others wait in the order of service.
 pub const APART_MAX: usize = 8;
 /// The same with those that were found to be long only when they were tried.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tidegate_graph::{CancelToken, GraphSpace, RuleId, SubscriberId};
 use tracing::warn;
@@ -59,7 +58,10 @@ impl WriterThread {
                 Next::Control(Control::Call(ids)) => self.machine.handle_room(ids),
                 Next::Control(Control::Evaluated(evaluated)) => self.machine.handle_evaluated(now, *evaluated),
                 Next::Control(Control::Drafted(drafted)) => self.machine.handle_drafted(now, *drafted),
-                Next::Piece => self.machine.handle_piece(now),
+                Next::Piece => {
+                    self.machine.handle_piece(now);
+                    self.machine.end_piece(self.shared.now());
+                }
                 Next::Work(taken) => {
                     self.machine.sweep(now, |outlet| outlet.is_closed());
                     self.machine.handle_request(*taken);
@@ -185,10 +187,11 @@ impl WriterThread {
     }
 
     fn reply(&mut self, reply: WriterReply<ReplyTo, Arc<NotificationOutlet>>) {
-        let WriterReply { task, outcome, job, cost, subscription } = reply;
-        match cost {
-            Some(cost) => self.shared.served(job, Side::Write, cost),
-            None => self.shared.cancelled(job, Side::Write, Duration::ZERO),
+        let WriterReply { task, outcome, job, cost, is_done, subscription } = reply;
+        if is_done {
+            self.shared.served(job, Side::Write, cost);
+        } else {
+            self.shared.cancelled(job, Side::Write, cost);
         }
         let is_heard = self.shared.reply(task, outcome);
         if let Some(subscription) = subscription.filter(|_| !is_heard) {

@@ -204,7 +204,10 @@ impl DelegationWorld {
         loop {
             match self.desk.next_write(self.now, self.writer.hold(), self.writer.has_piece()) {
                 NextWrite::Work(taken) => self.writer.handle_request(*taken),
-                NextWrite::Piece => self.writer.handle_piece(self.now),
+                NextWrite::Piece => {
+                    self.writer.handle_piece(self.now);
+                    self.writer.end_piece(self.now);
+                }
                 NextWrite::Control(_) => {}
                 NextWrite::Snapshot => self.desk.show(self.writer.visible()),
                 NextWrite::Look | NextWrite::Wait(_) | NextWrite::End => break,

@@ -41,6 +41,7 @@ impl SpaceWorld {
             NextWrite::Piece => {
                 self.seen.pieces += 1;
                 self.writer.handle_piece(self.now);
+                self.writer.end_piece(self.now);
             }
             NextWrite::Work(taken) => {
                 let connections = &self.connections;
@@ -134,10 +135,11 @@ impl SpaceWorld {
                 connection.queue.push_back((id, SpaceNotification::Ended(None)));
             }
         }
-        while let Some(WriterReply { task, outcome, job, cost, subscription }) = self.writer.poll_reply() {
-            match cost {
-                Some(cost) => self.desk.served(job, Side::Write, cost),
-                None => self.desk.cancelled(job, Side::Write, Duration::ZERO),
+        while let Some(WriterReply { task, outcome, job, cost, is_done, subscription }) = self.writer.poll_reply() {
+            if is_done {
+                self.desk.served(job, Side::Write, cost);
+            } else {
+                self.desk.cancelled(job, Side::Write, cost);
             }
             let is_heard = self.answer(task, &outcome);
             if let Some(subscription) = subscription.filter(|_| !is_heard) {

@@ -54,8 +54,12 @@ struct WaitingWorld {
     /// What each small one has waited, in the order of answers.
     waits: Vec<Duration>,
     large: Option<(Duration, bool)>,
+    /// What the large one was charged.
+    cost: Duration,
     /// What the next large change takes that is done in one go.
     whole: Duration,
+    /// The time that a request has.
+    time: Duration,
 }
 
 impl WaitingWorld {
@@ -70,13 +74,15 @@ impl WaitingWorld {
             drafts: 0,
             waits: Vec::new(),
             large: None,
+            cost: Duration::ZERO,
+            time: Duration::from_secs(10),
             whole: Duration::ZERO,
         }
     }
 
     fn offer(&mut self, number: u64, came: Timestamp, ask: SpaceRequest<u64>) {
         let (class, (_, shape)) = (ask.class(), ask.names(0, (1, 2)));
-        let until = came + Duration::from_secs(10);
+        let until = came + self.time;
         let task = PendingRequest {
             ask,
             class,
@@ -107,6 +113,7 @@ impl WaitingWorld {
             NextWrite::Piece => {
                 self.writer.handle_piece(self.now);
                 self.now = self.now + QUAD * PIECE_STEPS as u32;
+                self.writer.end_piece(self.now);
             }
             NextWrite::Control(Control::Drafted(drafted)) => self.writer.handle_drafted(self.now, *drafted),
             NextWrite::Control(_) => {}
@@ -131,10 +138,11 @@ impl WaitingWorld {
         }
         let _ = self.writer.poll_version();
         while let Some(reply) = self.writer.poll_reply() {
-            self.desk.served(reply.job, Side::Write, reply.cost.unwrap_or_default());
+            self.desk.served(reply.job, Side::Write, reply.cost);
             let waited = self.now.since(reply.task.began);
             if reply.task.requester.0 == 0 {
                 self.large = Some((waited, reply.outcome.is_ok()));
+                self.cost = reply.cost;
             } else {
                 assert!(reply.outcome.is_ok(), "{:?}", reply.outcome.err());
                 self.waits.push(waited);
@@ -216,6 +224,41 @@ fn a_load_has_its_share_however_many_come() {
     let (took, is_done) = world.large.unwrap();
     let alone = QUAD * LOAD as u32;
     assert!(is_done && took > alone * 3 && took < alone * 6, "{took:?} of {alone:?}");
+    assert!(world.cost >= alone && world.cost < alone * 5 / 4, "it pays for its own turns: {:?}", world.cost);
+}
+
+/// A load with this time, while more come than there is time for.
+fn loaded_in(time: Duration) -> WaitingWorld {
+    let mut world = WaitingWorld::new(ApartLimits::default());
+    world.time = time;
+    world.offer(0, world.now, load());
+    world.time = Duration::from_secs(10);
+    let mut number = 0;
+    while world.large.is_none() {
+        while number < 64 + world.waits.len() as u64 {
+            number += 1;
+            world.small(number, world.now, &format!("INSERT DATA {{ <urn:small> <urn:q> {number} }}"));
+        }
+        assert!(world.step());
+    }
+    world
+}
+
+#[test]
+fn a_load_is_not_late_because_others_had_their_turns() {
+    let alone = QUAD * LOAD as u32;
+    let world = loaded_in(alone * 3 / 2);
+    let (took, is_done) = world.large.unwrap();
+    assert!(is_done && took > alone * 3, "{took:?} of {alone:?}");
+}
+
+#[test]
+fn what_was_spent_on_a_load_that_is_late_is_charged() {
+    let alone = QUAD * LOAD as u32;
+    let world = loaded_in(alone / 2);
+    let (took, is_done) = world.large.unwrap();
+    assert!(!is_done && took >= alone * 2, "{took:?} of {alone:?}");
+    assert!(world.cost > alone * 2 / 5 && world.cost < alone * 3 / 4, "{:?} of {alone:?}", world.cost);
 }
 
 const LONG: &str =
@@ -238,6 +281,19 @@ fn beside_a_long_where_nobody_waits_for_it() {
     assert!(world.longest() <= Duration::from_millis(7), "{:?}", world.longest());
     let (took, is_done) = world.large.unwrap();
     assert!(is_done && world.drafts == 1 && took < WHERE * 2, "{took:?} after {} drafts", world.drafts);
+    assert!(world.cost >= WHERE, "{:?}", world.cost);
+}
+
+#[test]
+fn what_was_spent_on_a_draft_that_is_late_is_charged() {
+    let mut world = WaitingWorld::new(ApartLimits::default());
+    paired(&mut world);
+    world.time = WHERE / 2;
+    world.small(0, world.now, LONG);
+    world.time = Duration::from_secs(10);
+    world.run(|number| format!("INSERT DATA {{ <urn:small> <urn:q> {number} }}"));
+    let (_, is_done) = world.large.unwrap();
+    assert!(!is_done && world.cost >= WHERE, "{:?}", world.cost);
 }
 
 #[test]

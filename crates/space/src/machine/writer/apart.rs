@@ -15,7 +15,9 @@ use tidegate_control::Timestamp;
 use tidegate_graph::{DraftedUpdate, GraphError, LargeChange, Limit, Mask, UpdateDraft};
 
 use super::{Writer, WriterWork};
-use crate::limits::{APART_WAITING_MAX, DRAFTS_MAX, LARGE_QUADS, PIECE_STEPS, UPDATE_INLINE_STEPS};
+use crate::limits::{
+    APART_WAITING_MAX, BEGUN_GRACE, DRAFTS_MAX, LARGE_QUADS, LARGE_TIME_FACTOR, PIECE_STEPS, UPDATE_INLINE_STEPS,
+};
 use crate::machine::order::Taken;
 use crate::machine::request::{Refused, SpaceRequest};
 use crate::machine::task::{PendingRequest, Requester};
@@ -53,8 +55,8 @@ pub(super) struct ApartRequest<R, C> {
 /// What has become of a request so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ApartHistory {
-    /// When it was begun.
-    pub(super) began: Option<Timestamp>,
+    /// What was spent on it before its turn: by the writer in pieces, by another thread on drafts.
+    pub(super) spent: Duration,
     /// How often it was worked out.
     pub(super) drafts: u32,
 }
@@ -65,6 +67,30 @@ struct LargeRequest<R, C> {
     /// None after it was begun.
     change: Option<LargeChange>,
     staged: Staged,
+    /// Why its last piece failed: said when it is known what the piece took.
+    failed: Option<GraphError>,
+}
+
+impl<R, C> LargeRequest<R, C> {
+    fn new(request: ApartRequest<R, C>, change: Option<LargeChange>, staged: Staged) -> Self {
+        Self { request, change, staged, failed: None }
+    }
+
+    /// Until when it is worked on.
+    fn until(&self) -> Timestamp {
+        let PendingRequest { began, until, .. } = self.request.taken.value;
+        if self.change.is_some() {
+            return until;
+        }
+        until + until.since(began).saturating_mul(LARGE_TIME_FACTOR - 1).min(BEGUN_GRACE)
+    }
+}
+
+/// An update that another thread works out.
+struct RunningDraft<R, C> {
+    number: u64,
+    began: Timestamp,
+    request: ApartRequest<R, C>,
 }
 
 /// What has to be known of a large change at its end.
@@ -85,12 +111,14 @@ pub(super) struct ApartChanges<R, C> {
     large: VecDeque<LargeRequest<R, C>>,
     /// Updates to be worked out, and the one that is.
     drafts: VecDeque<ApartRequest<R, C>>,
-    drafting: Option<(u64, ApartRequest<R, C>)>,
+    drafting: Option<RunningDraft<R, C>>,
+    /// When the piece began that is being done.
+    piece: Option<Timestamp>,
 }
 
 impl<R, C> Default for ApartChanges<R, C> {
     fn default() -> Self {
-        Self { large: VecDeque::new(), drafts: VecDeque::new(), drafting: None }
+        Self { large: VecDeque::new(), drafts: VecDeque::new(), drafting: None, piece: None }
     }
 }
 
@@ -101,9 +129,9 @@ impl<R, C> ApartChanges<R, C> {
 
     /// Everybody who waits for it.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Taken<PendingRequest<R, C>>> + use<R, C> {
-        let Self { large, drafts, drafting } = std::mem::take(self);
+        let Self { large, drafts, drafting, .. } = std::mem::take(self);
         let large = large.into_iter().map(|large| large.request.taken);
-        let drafting = drafting.into_iter().map(|(_, request)| request);
+        let drafting = drafting.into_iter().map(|draft| draft.request);
         large.chain(drafts.into_iter().chain(drafting).map(|request| request.taken))
     }
 }
@@ -138,7 +166,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         let Some((change, target, is_insertion)) = large_change(&mut taken.value.ask) else { return Some(taken) };
         let staged = Staged { draft: None, target, is_insertion, is_smaller };
         let request = ApartRequest { taken, history };
-        self.apart.large.push_back(LargeRequest { request, change: Some(change), staged });
+        self.apart.large.push_back(LargeRequest::new(request, Some(change), staged));
         None
     }
 
@@ -147,46 +175,70 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         !self.apart.large.is_empty() || self.space.is_untidy()
     }
 
-    /// Does one piece.
+    /// Does one piece; [`Writer::end_piece`] ends it.
     pub(crate) fn handle_piece(&mut self, now: Timestamp) {
         let Some(mut large) = self.apart.large.pop_front() else {
             return self.space.tidy(self.apart_limits.piece_steps);
         };
+        if let Some(error) = large.failed.take() {
+            return self.fail_large(large, error);
+        }
         let is_overtaken = large.staged.draft.is_some_and(|draft| self.space.is_overtaken(draft));
-        if large.request.taken.value.until <= now || is_overtaken {
+        if large.until() <= now || is_overtaken {
             self.space.abandon_large();
             self.end_draft(&large.staged);
             if is_overtaken {
                 self.again(large.request);
             } else {
-                self.refuse(large.request.taken, Refused::Late);
+                self.refuse_apart(large.request, Refused::Late);
             }
             return;
         }
         if let Some(change) = large.change.take() {
-            large.request.history.began.get_or_insert(now);
             let task = &large.request.taken.value;
             if let Some(refused) = self.refusal(task, large.staged.is_smaller) {
                 self.end_draft(&large.staged);
-                return self.refuse(large.request.taken, refused);
+                return self.refuse_apart(large.request, refused);
             }
             if let Err(error) = self.space.begin_large(change, self.store.is_some()) {
                 return self.fail_large(large, error);
             }
         }
+        self.apart.piece = Some(now);
         match self.space.stage(self.apart_limits.piece_steps) {
             Ok(false) => self.apart.large.push_front(large),
             Ok(true) => {
                 let LargeRequest { request: ApartRequest { taken, history }, staged, .. } = large;
                 self.due.push_back(WriterWork { taken, prepared: Prepared::Staged(staged), history });
             }
-            Err(error) => self.fail_large(large, error),
+            Err(error) => {
+                large.failed = Some(error);
+                self.apart.large.push_front(large);
+            }
         }
+    }
+
+    /// The piece is done, if one was: its request has cost so much more.
+    pub(crate) fn end_piece(&mut self, now: Timestamp) {
+        let Some(began) = self.apart.piece.take() else { return };
+        let history = match self.due.back_mut() {
+            Some(WriterWork { prepared: Prepared::Staged(_), history, .. }) => Some(history),
+            _ => self.apart.large.front_mut().map(|large| &mut large.request.history),
+        };
+        if let Some(history) = history {
+            history.spent += now.since(began);
+        }
+    }
+
+    /// What was spent on it is not free because it was in vain.
+    pub(super) fn refuse_apart(&mut self, request: ApartRequest<R, C>, refused: Refused) {
+        let ApartRequest { taken, history } = request;
+        self.end(taken.value, taken.job, Err(refused), history.spent);
     }
 
     fn fail_large(&mut self, large: LargeRequest<R, C>, error: GraphError) {
         self.end_draft(&large.staged);
-        self.refuse(large.request.taken, error.into());
+        self.refuse_apart(large.request, error.into());
     }
 
     fn end_draft(&mut self, staged: &Staged) {
@@ -210,7 +262,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// The commit cannot do it in its time, or it was overtaken: it is worked out, or done whatever it takes.
     pub(super) fn again(&mut self, request: ApartRequest<R, C>) {
         match request.history.drafts {
-            0 if self.apart.is_full() => self.refuse(request.taken, Refused::busy(Duration::from_secs(1))),
+            0 if self.apart.is_full() => self.refuse_apart(request, Refused::busy(Duration::from_secs(1))),
             0 => self.apart.drafts.push_back(request),
             // Before those who wait for their first time.
             drafts if drafts < self.apart_limits.drafts_max => self.apart.drafts.push_front(request),
@@ -236,10 +288,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             let is_smaller = self.is_smaller(&task.ask);
             let refused = if task.until <= now { Some(Refused::Late) } else { self.refusal(task, is_smaller) };
             if let Some(refused) = refused {
-                self.refuse(request.taken, refused);
+                self.refuse_apart(request, refused);
                 continue;
             }
-            request.history.began.get_or_insert(now);
             request.history.drafts += 1;
             let until = request.taken.value.until;
             let draft = match &request.taken.value.ask {
@@ -248,10 +299,10 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             };
             match draft {
                 Ok(draft) => {
-                    self.apart.drafting = Some((draft.number(), request));
+                    self.apart.drafting = Some(RunningDraft { number: draft.number(), began: now, request });
                     return Some((draft, until));
                 }
-                Err(error) => self.refuse(request.taken, error.into()),
+                Err(error) => self.refuse_apart(request, error.into()),
             }
         }
         None
@@ -260,7 +311,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// An update was worked out.
     pub(crate) fn handle_drafted(&mut self, now: Timestamp, drafted: DraftedUpdate) {
         let number = drafted.number();
-        let Some((_, request)) = self.apart.drafting.take_if(|(known, _)| *known == number) else { return };
+        let Some(draft) = self.apart.drafting.take_if(|draft| draft.number == number) else { return };
+        let RunningDraft { began, mut request, .. } = draft;
+        request.history.spent += now.since(began);
         let is_overtaken = self.space.is_overtaken(number);
         let outcome = match drafted.error() {
             _ if is_overtaken => None,
@@ -274,7 +327,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         };
         if request.taken.value.until <= now || outcome.is_some() {
             self.space.end_draft(number);
-            return self.refuse(request.taken, outcome.map_or(Refused::Late, Refused::from));
+            return self.refuse_apart(request, outcome.map_or(Refused::Late, Refused::from));
         }
         if is_overtaken {
             self.space.end_draft(number);
@@ -284,7 +337,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             let is_smaller = self.is_smaller(&request.taken.value.ask);
             let staged = Staged { draft: Some(number), target: None, is_insertion: false, is_smaller };
             let change = LargeChange::of_drafted(drafted);
-            self.apart.large.push_back(LargeRequest { request, change, staged });
+            self.apart.large.push_back(LargeRequest::new(request, change, staged));
             return;
         }
         let ApartRequest { taken, history } = request;

@@ -32,6 +32,8 @@ pub(crate) struct DoneRequest<R, C> {
     pub(crate) job: Job,
     /// Of a subscription: who hears of changes.
     pub(crate) connection: Option<C>,
+    /// What was spent on it before.
+    pub(crate) spent: Duration,
     pub(crate) began: Timestamp,
     /// For how long it kept the writer from others.
     pub(crate) took: Duration,

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_graph::{GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId, TouchedPlaces};
 
-use apart::{ApartChanges, ApartHistory, Prepared};
+use apart::{ApartChanges, ApartHistory, ApartRequest, Prepared};
 use group::{CommitGroup, DoneRequest, share};
 use standing::PendingEvaluations;
 
@@ -123,8 +123,9 @@ pub(crate) struct WriterReply<R, C> {
     pub(crate) task: PendingRequest<R, C>,
     pub(crate) outcome: Result<SpaceResponse, Refused>,
     pub(crate) job: Job,
-    /// What the job has cost; none if nothing was done.
-    pub(crate) cost: Option<Duration>,
+    /// What the job has cost, and whether it was done: else it ended without a result after that.
+    pub(crate) cost: Duration,
+    pub(crate) is_done: bool,
     pub(crate) subscription: Option<NewSubscription<C>>,
 }
 
@@ -266,7 +267,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             };
             let Some(refused) = self.refusal(&work.taken.value, is_smaller) else { return Some(work) };
             self.give_up(&work.prepared);
-            self.refuse(work.taken, refused);
+            self.refuse_apart(ApartRequest { taken: work.taken, history: work.history }, refused);
         }
         None
     }
@@ -401,7 +402,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         let version = self.space.version();
         self.is_visible_new |= version != self.visible;
         self.visible = version;
-        for DoneRequest { task, outcome, job, connection, took, .. } in done {
+        for DoneRequest { task, outcome, job, connection, spent, took, .. } in done {
             let subscription = match &outcome {
                 Ok(SpaceResponse { answer: ResponseBody::Subscribed(it), .. }) => {
                     let is_new = matches!(it.begun, Begun::Whole(_));
@@ -409,7 +410,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 }
                 _ => None,
             };
-            self.replies.push_back(WriterReply { task, outcome, job, cost: Some(took + share), subscription });
+            let cost = spent + took + share;
+            self.replies.push_back(WriterReply { task, outcome, job, cost, is_done: true, subscription });
         }
         self.ready.extend(self.space.ready());
         self.is_evaluator_wanted = true;
@@ -433,6 +435,11 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     fn cancel(&mut self, task: PendingRequest<R, C>, job: Job, outcome: Result<SpaceResponse, Refused>) {
-        self.replies.push_back(WriterReply { task, outcome, job, cost: None, subscription: None });
+        self.end(task, job, outcome, Duration::ZERO);
+    }
+
+    /// Nothing came of it, after this time.
+    fn end(&mut self, task: PendingRequest<R, C>, job: Job, outcome: Result<SpaceResponse, Refused>, cost: Duration) {
+        self.replies.push_back(WriterReply { task, outcome, job, cost, is_done: false, subscription: None });
     }
 }

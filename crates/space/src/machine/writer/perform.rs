@@ -53,8 +53,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         if let Some(before) = before.filter(|_| self.writes.len() > handed_over) {
             self.group = Some(CommitGroup::new(before, now));
         }
-        let began = history.began.unwrap_or(now);
-        self.current = Some(DoneRequest { task, outcome, job, connection, began, took: Duration::ZERO });
+        let spent = history.spent;
+        self.current = Some(DoneRequest { task, outcome, job, connection, spent, began: now, took: Duration::ZERO });
         true
     }
 
