@@ -8,6 +8,9 @@
 //! Whoever has asked for little is served before whoever asks for much; nobody gains by sending more at once, nor by more
 //! names: these share what their household has. A share is by weight: work costs whoever has twice the weight half as much.
 //!
+//! In whose line an asker stands may change, from the newcomers' of its household to its own; not while anything of it waits,
+//! or its later requests would overtake its earlier ones.
+//!
 //! Equal questions wait as one entry, whoever asks them. A later check of the same standing question by the same client takes
 //! the place of the one that waits. Knows neither time nor servers.
 
@@ -105,6 +108,8 @@ pub(super) struct Lane<T> {
     /// Which entry an equal question may join, and which one a later check replaces.
     shared: BTreeMap<QueryKey, (LineId, u64)>,
     checks: BTreeMap<u64, (LineId, u64)>,
+    /// By household and asker: in whose line it has something waiting, and how much.
+    askers: BTreeMap<(u64, u64), (u64, usize)>,
     items: usize,
     work: u64,
 }
@@ -116,6 +121,7 @@ impl<T> Lane<T> {
             shares: FairShares::new(HOUSEHOLDS_OWING_MAX),
             shared: BTreeMap::new(),
             checks: BTreeMap::new(),
+            askers: BTreeMap::new(),
             items: 0,
             work: 0,
         }
@@ -157,12 +163,17 @@ impl<T> Lane<T> {
         self.line(id).map_or((0, 0), |line| (line.entries.len(), line.work))
     }
 
+    /// In whose line of its household an asker has something waiting.
+    pub(super) fn stands_with(&self, household: u64, asker: u64) -> Option<u64> {
+        self.askers.get(&(household, asker)).map(|(client, _)| *client)
+    }
+
     fn line(&self, id: LineId) -> Option<&Line<T>> {
         self.households.get(&id.household)?.lines.get(&id.client)
     }
 
     pub(super) fn push(&mut self, id: LineId, entry: Entry<T>) {
-        let Self { households, shares, shared, checks, items, work } = self;
+        let Self { households, shares, shared, checks, askers, items, work } = self;
         let new = || Household { lines: BTreeMap::new(), shares: FairShares::new(LINES_OWING_MAX) };
         let household = households.entry(id.household).or_insert_with(new);
         let line = household.lines.entry(id.client).or_default();
@@ -178,6 +189,7 @@ impl<T> Lane<T> {
         if let Some(check) = entry.first.check {
             checks.insert(check, (id, number));
         }
+        askers.entry((id.household, entry.asker)).or_insert((id.client, 0)).1 += 1;
         line.work = line.work.saturating_add(entry.work);
         *work = work.saturating_add(entry.work);
         *items += 1;
@@ -299,6 +311,12 @@ impl<T> Lane<T> {
         }
         if let Some(check) = entry.first.check.filter(|check| self.checks.get(check) == Some(&(id, number))) {
             self.checks.remove(&check);
+        }
+        if let Some((_, count)) = self.askers.get_mut(&(id.household, entry.asker)) {
+            *count -= 1;
+            if *count == 0 {
+                self.askers.remove(&(id.household, entry.asker));
+            }
         }
         Some(entry)
     }

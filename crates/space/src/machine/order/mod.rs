@@ -174,6 +174,11 @@ impl<T> Order<T> {
         Ok(())
     }
 
+    /// In whose line of its household an asker has something waiting, of whatever kind.
+    pub(crate) fn stands_with(&self, household: u64, asker: u64) -> Option<u64> {
+        self.tiers.iter().flat_map(|tier| &tier.lanes).find_map(|lane| lane.stands_with(household, asker))
+    }
+
     fn tier(&self, kp: KpPlace) -> &Tier<T> {
         &self.tiers[kp.standing.role.index()]
     }

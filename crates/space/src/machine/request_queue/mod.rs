@@ -135,14 +135,16 @@ impl<T> RequestQueue<T> {
         }
     }
 
-    /// Where the requests of a caller stand: newcomers of a household in one line.
+    /// Where the requests of a caller stand: newcomers of a household in one line. While something of it waits that is where
+    /// its next one waits, too, known by now or not: it is served in the order in which it came.
     fn place_among(&mut self, now: Timestamp, caller: &Caller) -> KpPlace {
         let Caller { client, household, standing, .. } = *caller;
         if household == 0 {
             return KpPlace { household: client, client, standing };
         }
         let is_known = self.names.on_heard(now, household, client);
-        KpPlace { household, client: if is_known { client } else { household }, standing }
+        let now_in = if is_known { client } else { household };
+        KpPlace { household, client: self.order.stands_with(household, client).unwrap_or(now_in), standing }
     }
 
     fn decided(&mut self, class: Class, decision: PoolDecision) {
@@ -406,6 +408,8 @@ const UNPROMISED_SAMPLES: f64 = 64.0;
 
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod in_order;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
