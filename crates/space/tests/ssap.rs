@@ -10,6 +10,7 @@ use common::{
     Broker, CONFIRM, NO_BLANKS, Peer, confirmed, graph, message, message_of, parameter, pattern, question, start,
     triple,
 };
+use tidegate_space::limits;
 
 const LAMP: &str = "http://ex.org/lamp1";
 const STATE: &str = "http://ex.org/hasState";
@@ -135,6 +136,33 @@ fn pipelined_requests_are_answered_in_order_and_see_each_other() {
             assert_eq!(peer.next(), confirmed("QUERY", 1000 + round, &expected));
         }
     }
+}
+
+/// Changes of one connection, sent at once, that undo a part of what came before them.
+#[test]
+fn a_large_change_is_not_overtaken_by_a_later_one_of_its_connection() {
+    const MANY: usize = limits::LARGE_QUADS;
+    let broker = start();
+    let mut peer = Peer::new(broker.ssap());
+    let one = |number: usize| triple("u:s", "u:p", &number.to_string());
+    let some = |numbers: std::ops::Range<usize>| numbers.map(one).collect::<String>();
+    let insert = |id, triples: &str| message("INSERT", id, &(graph("insert_graph", triples) + CONFIRM));
+    let remove = |id, triples: &str| message("REMOVE", id, &(graph("remove_graph", triples) + CONFIRM));
+    let ask = |id| message("QUERY", id, &question(&pattern("u:s")));
+    let large = insert(1, &some(0..MANY));
+    assert!(large.len() <= limits::INLINE_BYTES, "{} bytes are not read where they arrive", large.len());
+    // What was brought with many is taken away, and what comes behind a removal of many stays.
+    peer.send(&(large + &remove(2, &one(7)) + &insert(3, &some(MANY..MANY + 10)) + &ask(4)));
+    peer.send(&(remove(5, &pattern("u:s")) + &insert(6, &one(8)) + &ask(7)));
+    assert_eq!(peer.next(), confirmed("INSERT", 1, NO_BLANKS));
+    assert_eq!(peer.next(), confirmed("REMOVE", 2, ""));
+    assert_eq!(peer.next(), confirmed("INSERT", 3, NO_BLANKS));
+    let found = peer.next();
+    assert!(!found.contains(&one(7)), "it was removed behind its insertion");
+    assert_eq!(found.matches("<triple>").count(), MANY + 9);
+    assert_eq!(peer.next(), confirmed("REMOVE", 5, ""));
+    assert_eq!(peer.next(), confirmed("INSERT", 6, NO_BLANKS));
+    assert_eq!(peer.next(), confirmed("QUERY", 7, &results(&one(8))));
 }
 
 #[test]

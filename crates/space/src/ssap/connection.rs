@@ -1,8 +1,8 @@
 //! One connection: requests are answered in order, subscriptions are told of changes, and neither waits for the other
 //! longer than it takes to write a message.
 //!
-//! Changes that follow each other are under way together, up to a window; everything else waits until what came before
-//! it is done, so that a question sees every change that was sent before it.
+//! Small changes that follow each other are under way together, up to a window; everything else waits for what came before
+//! it and is waited for: a question sees every change that was sent before it, and no change overtakes a large one.
 
 mod subscribed;
 #[cfg(test)]
@@ -270,7 +270,7 @@ impl SsapConnection {
     /// Begins what can begin.
     fn begin(&mut self) {
         while let Some(next) = self.next_plan() {
-            let is_change = next.step.is_change();
+            let is_change = next.step.is_small_change();
             let may_begin = self.under_way.is_empty() || is_change && self.are_changes;
             if !may_begin || self.under_way.len() >= SSAP_WINDOW {
                 self.parked = Some(next);

@@ -1,11 +1,11 @@
 //! From a message to what is to be done about it, without doing it.
 
 use tidegate_control::hints::Asks;
-use tidegate_graph::{GraphError, Query, QueryLimits, Update};
+use tidegate_graph::{GraphError, Mask, Query, QueryLimits, Update};
 use tidegate_wire_ssap::{Graph, SEQUENCE_MAX, SsapFault, SsapHeader, SsapMessage, SsapQuery, SsapRequest, Status};
 
 use super::terms::{Wrong, masks, masks_of, quads, rdf_xml};
-use crate::limits::INLINE_BYTES;
+use crate::limits::{INLINE_BYTES, LARGE_QUADS};
 use crate::machine::request::{Form, ResumePoint, Watched};
 use crate::notifications::SpaceRequest;
 
@@ -58,9 +58,13 @@ pub(crate) enum Rows {
 }
 
 impl PlanStep {
-    /// Whether it may be under way together with changes before it.
-    pub(crate) fn is_change(&self) -> bool {
-        matches!(self, Self::Ask(SpaceRequest::Edit { .. } | SpaceRequest::Update(_), _))
+    /// Whether it may be under way together with changes before and behind it. A change that might be made apart from the
+    /// commits may not: it brings or names much, or what it takes away is not known from its text, or it has a WHERE.
+    /// Later changes of its connection would overtake it. (A value that is replaced, whatever it was, is one of few.)
+    pub(crate) fn is_small_change(&self) -> bool {
+        let Self::Ask(SpaceRequest::Edit { remove, insert }, _) = self else { return false };
+        let is_narrow = |mask: &Mask| mask.subject.is_some() && mask.predicate.is_some();
+        insert.len() < LARGE_QUADS && remove.len() < LARGE_QUADS && remove.iter().all(is_narrow)
     }
 }
 

@@ -4,8 +4,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::Service;
-use crate::limits::BATCH_BYTES;
-use crate::limits::SSAP_BUFFERS_BYTES_MAX;
+use crate::limits::{BATCH_BYTES, LARGE_QUADS, SSAP_BUFFERS_BYTES_MAX};
 
 fn message(kind: &str, parameters: &str) -> String {
     format!(
@@ -105,5 +104,50 @@ async fn half_a_message_is_late_only_while_it_is_read() {
             connection.since = long_ago;
             assert_eq!(connection.ring(), Some("half a message"));
         } => {}
+    }
+}
+
+fn insert(count: usize) -> String {
+    let one = |number: usize| {
+        format!(
+            "<triple><subject type=\"uri\">u:s</subject><predicate>u:p</predicate><object type=\"literal\">{number}</object></triple>"
+        )
+    };
+    let triples: String = (0..count).map(one).collect();
+    let graph = format!(
+        "<parameter name=\"insert_graph\" encoding=\"RDF-M3\"><triple_list>{triples}</triple_list></parameter>"
+    );
+    message("INSERT", &graph)
+}
+
+/// A REMOVE of what has this subject, and this predicate if there is one.
+fn remove(predicate: &str) -> String {
+    let any = "http://www.nokia.com/NRC/M3/sib#any";
+    let predicate = if predicate.is_empty() { any } else { predicate };
+    let triple = format!(
+        "<triple><subject type=\"uri\">u:s</subject><predicate>{predicate}</predicate><object type=\"uri\">{any}</object></triple>"
+    );
+    let graph =
+        format!("<parameter name=\"remove_graph\" encoding=\"RDF-M3\"><triple_list>{triple}</triple_list></parameter>");
+    message("REMOVE", &graph)
+}
+
+#[tokio::test]
+async fn a_change_that_may_be_made_apart_is_under_way_alone_and_small_ones_together() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    for large in [insert(LARGE_QUADS), remove("")] {
+        let (mut connection, _inlet, _client) = connection(&service).await;
+        let small = insert(1) + &remove("u:p");
+        for message in [&small, &large, &small] {
+            connection.buffer.push(message.as_bytes());
+        }
+        for together in [2, 1, 2] {
+            connection.begin();
+            assert_eq!(connection.under_way.len(), together);
+            for _ in 0..together {
+                connection.answer_one().await;
+            }
+        }
+        assert!(connection.buffer.is_blank() && connection.parked.is_none());
     }
 }
