@@ -89,9 +89,11 @@ impl Shared {
         task.hints = lock(&self.desk).front.hints(self.now(), &task, &asker.caller);
         let name = task.name.clone()?;
         let unchanged = |at| lock(&self.cache).unchanged_at(&name.footprint, at);
-        let extend =
-            |terms: &mut Arc<Mutex<WatchTerms>>, task: &Task| lock(terms).extend(task.until, &task.requester.progress);
-        lock(&self.evaluating).join(&name, task, unchanged, extend).err()
+        let extend = |terms: &mut Arc<Mutex<WatchTerms>>, task: &Task, until| {
+            lock(terms).extend(until, &task.requester.progress)
+        };
+        let times = (self.now(), task.until);
+        lock(&self.evaluating).join(&name, task, times, unchanged, extend).err()
     }
 
     /// The answer to a question, if it is known without an evaluation, and its version.

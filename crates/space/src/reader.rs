@@ -59,8 +59,8 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     let terms = WatchTerms::new(until, waiting);
     // What has no name is nobody else's answer.
     let names: Vec<u128> = tasks.iter().filter_map(|task| Some(task.name.as_ref()?.written)).collect();
-    let run =
-        (!names.is_empty()).then(|| lock(&shared.evaluating).begin(snapshot.version(), names, Arc::clone(&terms)));
+    let run = (!names.is_empty())
+        .then(|| lock(&shared.evaluating).begin(began, snapshot.version(), names, Arc::clone(&terms)));
     let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, terms, snapshot, (&job, &is_part)));
     let late = run.map(|run| lock(&shared.evaluating).end(run)).unwrap_or_default();
     let is_well = evaluated.is_ok();

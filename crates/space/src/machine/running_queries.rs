@@ -4,13 +4,18 @@
 //! question reads was changed since that version: then it is the answer of now as well, and whoever was confirmed a change
 //! before asking sees that change. Where this cannot be said, the question is asked anew.
 //!
+//! Whoever joins may have the evaluation go on for longer, up to [`TIME_MAX`] from its beginning: asking the same again and
+//! again keeps nothing alive for ever.
+//!
 //! Pure. `T` is a question with whoever waits for it, `W` whatever its driver watches the evaluation by. Driven by the
 //! shared state, under a lock of its own.
 
 use std::collections::BTreeMap;
 
+use tidegate_control::Timestamp;
+
 use super::query_name::QueryName;
-use crate::limits::JOINED_RUNNING_MAX;
+use crate::limits::{JOINED_RUNNING_MAX, TIME_MAX};
 
 /// The number of an evaluation; none is ever used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +32,8 @@ pub(crate) struct LateAsker<T> {
 struct RunningQuery<T, W> {
     /// The version of the data that it sees.
     at: u64,
+    /// When it ends, whoever waits.
+    until_max: Timestamp,
     /// Names of the answers that it writes.
     written: Vec<u128>,
     watch: W,
@@ -49,11 +56,11 @@ impl<T, W> Default for RunningQueries<T, W> {
 
 impl<T, W> RunningQueries<T, W> {
     /// An evaluation begins, on the data of this version, for answers of these names.
-    pub(crate) fn begin(&mut self, at: u64, written: Vec<u128>, watch: W) -> RunNumber {
+    pub(crate) fn begin(&mut self, now: Timestamp, at: u64, written: Vec<u128>, watch: W) -> RunNumber {
         self.made += 1;
         let number = RunNumber(self.made);
         self.by_written.extend(written.iter().map(|name| (*name, number)));
-        self.all.insert(number, RunningQuery { at, written, watch, joined: Vec::new() });
+        self.all.insert(number, RunningQuery { at, until_max: now + TIME_MAX, written, watch, joined: Vec::new() });
         number
     }
 
@@ -62,20 +69,22 @@ impl<T, W> RunningQueries<T, W> {
         self.by_written.contains_key(&name.written)
     }
 
-    /// Somebody asks. `unchanged_at` says the present version, if nothing that the question reads was changed since
-    /// another; `extend` has the evaluation go on for as long as this one waits, or says that it is being ended. The asker
-    /// is returned if there is nothing to join.
+    /// Somebody asks, and waits until then. `unchanged_at` says the present version, if nothing that the question reads was
+    /// changed since another; `extend` has the evaluation go on until a time, or says that it is being ended. The asker is
+    /// returned if there is nothing to join.
     pub(crate) fn join(
         &mut self,
         name: &QueryName,
         asker: T,
+        (now, until): (Timestamp, Timestamp),
         unchanged_at: impl FnOnce(u64) -> Option<u64>,
-        extend: impl FnOnce(&mut W, &T) -> bool,
+        extend: impl FnOnce(&mut W, &T, Timestamp) -> bool,
     ) -> Result<(), T> {
         let run = self.by_written.get(&name.written).and_then(|number| self.all.get_mut(number));
-        let Some(run) = run.filter(|run| run.joined.len() < JOINED_RUNNING_MAX) else { return Err(asker) };
+        let may_join = |run: &&mut RunningQuery<T, W>| run.joined.len() < JOINED_RUNNING_MAX && now < run.until_max;
+        let Some(run) = run.filter(may_join) else { return Err(asker) };
         let Some(version) = unchanged_at(run.at) else { return Err(asker) };
-        if !extend(&mut run.watch, &asker) {
+        if !extend(&mut run.watch, &asker, until.min(run.until_max)) {
             return Err(asker);
         }
         run.joined.push(LateAsker { asker, version });
@@ -100,6 +109,8 @@ mod tests {
     use tidegate_graph::{Footprint, Mask};
 
     use super::*;
+
+    const NOW: Timestamp = Timestamp::ZERO;
 
     fn name(key: u128) -> QueryName {
         let footprint = Footprint::of_masks(&[Mask::default()]);
@@ -142,9 +153,9 @@ mod tests {
             let (mut asked, mut joined, mut answered) = (0, 0, 0);
             for operation in operations {
                 match operation {
-                    Operation::Begin(key) => open.push((running.begin(version, vec![key], true), version, key)),
+                    Operation::Begin(key) => open.push((running.begin(NOW, version, vec![key], true), version, key)),
                     Operation::BeginLate(key, behind) => {
-                        open.push((running.begin(version - behind, vec![key], true), version - behind, key));
+                        open.push((running.begin(NOW, version - behind, vec![key], true), version - behind, key));
                     }
                     Operation::Change(key) => {
                         version += 1;
@@ -159,7 +170,7 @@ mod tests {
                         asked += 1;
                         let last = touched[key as usize];
                         let unchanged = |at: u64| (at >= last).then_some(version);
-                        if running.join(&name(key), (last, key), unchanged, |is_wanted, _| *is_wanted).is_ok() {
+                        if running.join(&name(key), (last, key), (NOW, NOW), unchanged, |is_wanted, _, _| *is_wanted).is_ok() {
                             joined += 1;
                         }
                     }
@@ -186,13 +197,31 @@ mod tests {
     #[test]
     fn so_many_may_join_and_no_more() {
         let mut running = RunningQueries::<usize, ()>::default();
-        let number = running.begin(1, vec![7], ());
+        let number = running.begin(NOW, 1, vec![7], ());
         assert!(running.is_running(&name(7)) && !running.is_running(&name(8)));
         for asker in 0..JOINED_RUNNING_MAX {
-            assert_eq!(running.join(&name(7), asker, Some, |(), _| true), Ok(()));
+            assert_eq!(running.join(&name(7), asker, (NOW, NOW), Some, |(), _, _| true), Ok(()));
         }
-        assert_eq!(running.join(&name(7), 9, Some, |(), _| true), Err(9));
+        assert_eq!(running.join(&name(7), 9, (NOW, NOW), Some, |(), _, _| true), Err(9));
         assert_eq!(running.end(number).len(), JOINED_RUNNING_MAX);
-        assert_eq!(running.join(&name(7), 9, Some, |(), _| true), Err(9), "it is over");
+        assert_eq!(running.join(&name(7), 9, (NOW, NOW), Some, |(), _, _| true), Err(9), "it is over");
+    }
+
+    #[test]
+    fn whoever_asks_the_same_again_and_again_keeps_nothing_going_beyond_the_longest_time() {
+        let mut running = RunningQueries::<u32, Timestamp>::default();
+        running.begin(NOW, 1, vec![7], NOW + TIME_MAX / 2);
+        let extend = |until: &mut Timestamp, _: &u32, to: Timestamp| {
+            *until = (*until).max(to);
+            true
+        };
+        for tenth in 0..10 {
+            let now = NOW + TIME_MAX / 10 * tenth;
+            assert_eq!(running.join(&name(7), tenth, (now, now + TIME_MAX), Some, extend), Ok(()));
+            let until = running.all.values().next().unwrap().watch;
+            assert_eq!(until, NOW + TIME_MAX, "as long as one that says nothing about its time, and no longer");
+        }
+        let end = NOW + TIME_MAX;
+        assert_eq!(running.join(&name(7), 10, (end, end + TIME_MAX), Some, extend), Err(10), "asked anew");
     }
 }
