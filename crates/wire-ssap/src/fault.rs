@@ -5,6 +5,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::header::{SsapHeader, Status};
+use crate::limits::DETAIL_BYTES_MAX;
 
 /// A message that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +22,13 @@ pub struct SsapFault {
 
 impl SsapFault {
     fn new(status: Status, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), header: Box::default(), is_broken: false }
+        let mut detail = detail.into();
+        if detail.len() > DETAIL_BYTES_MAX {
+            let end = (0..=DETAIL_BYTES_MAX).rev().find(|at| detail.is_char_boundary(*at));
+            detail.truncate(end.unwrap_or(0));
+            detail.push('…');
+        }
+        Self { status, detail, header: Box::default(), is_broken: false }
     }
 
     pub(crate) fn broken(detail: impl Into<String>) -> Self {

@@ -20,3 +20,7 @@ pub const VARIABLES_MAX: usize = 1024;
 
 /// Rows of a SPARQL result that a client reads.
 pub const ROWS_MAX: usize = 1_000_000;
+
+/// Bytes that a fault says about what is wrong, before it is cut: a sentence and a name or two. What is wrong may be a name as
+/// long as its message, and its sender knows it.
+pub const DETAIL_BYTES_MAX: usize = 512;

@@ -126,24 +126,29 @@ async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<SsapState>, tls: 
     // Whoever speaks no TLS has words for nothing else, either.
     let Ok(SecureStream { stream, user }) = tls.enter(stream).await else { return };
     if let Some(name) = &user
-        && !is_user(&door, name.clone(), peer).await
+        && let Err(why) = check_user(&door, name.clone(), peer).await
     {
-        return info!(event = "ssap_refused", %peer, user = name, "the certificate of an SSAP client names no user");
+        return info!(event = "ssap_refused", %peer, user = name, why, "an SSAP client with a certificate is refused");
     }
     let (reader, writer) = tokio::io::split(stream);
     let sides = Sides { reader: Box::new(reader), writer: Box::new(writer) };
     connection::attend(sides, peer, door, user.map(Arc::from)).await;
 }
 
-/// Whether the name in a certificate is a user's.
-async fn is_user(door: &SsapState, name: String, peer: SocketAddr) -> bool {
+/// Asks whether the name in a certificate is a user's; why it is not let in, if it is not.
+async fn check_user(door: &SsapState, name: String, peer: SocketAddr) -> Result<(), &'static str> {
     let (reply, verdict) = oneshot::channel();
     let told = Box::new(move |is_user| {
         let _ = reply.send(is_user);
     });
     match door.policy.check_certificate(name, peer.ip(), told) {
-        Checked::Asked => verdict.await.unwrap_or(false),
-        Checked::Busy | Checked::Wait(_) => false,
+        Checked::Asked => match verdict.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("its certificate names no user"),
+            Err(_) => Err("nobody has said whether its certificate names a user"),
+        },
+        Checked::Busy => Err("too many are being checked"),
+        Checked::Wait(_) => Err("it was refused of late, and has to wait"),
     }
 }
 
@@ -154,6 +159,53 @@ mod tests {
         let (a, b) = (super::uuid(), super::uuid());
         assert_eq!((a.len(), a.matches('-').count(), &a[14..15]), (36, 4, "4"));
         assert_ne!(a, b);
+    }
+
+    /// Says this to every certificate, and about the user that it names, if it is asked.
+    #[derive(Debug)]
+    struct Says(super::Checked, bool);
+
+    impl super::AccessPolicy for Says {
+        fn rule(&self) -> crate::AccessMode {
+            crate::Everybody.rule()
+        }
+
+        fn generation(&self) -> u64 {
+            0
+        }
+
+        fn check(&self, _: String, _: Vec<u8>, _: std::net::IpAddr, _: Box<dyn FnOnce(bool) + Send>) -> super::Checked {
+            self.0
+        }
+
+        fn check_certificate(
+            &self,
+            _: String,
+            _: std::net::IpAddr,
+            verdict: Box<dyn FnOnce(bool) + Send>,
+        ) -> super::Checked {
+            if self.0 == super::Checked::Asked {
+                verdict(self.1);
+            }
+            self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_is_not_let_in_is_not_said_to_be_nobody_unless_it_is() {
+        use super::Checked;
+
+        let service = crate::Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
+        let asked = async |says: Says| {
+            let places = std::sync::Arc::new(super::Places::new(8));
+            let door = super::SsapState::new(service.handle(), places, std::sync::Arc::new(says));
+            super::check_user(&door, "ann".to_owned(), "127.0.0.1:1".parse().unwrap()).await
+        };
+        assert_eq!(asked(Says(Checked::Asked, true)).await, Ok(()));
+        assert_eq!(asked(Says(Checked::Asked, false)).await, Err("its certificate names no user"));
+        assert_eq!(asked(Says(Checked::Busy, false)).await, Err("too many are being checked"));
+        let wait = Checked::Wait(std::time::Duration::from_secs(1));
+        assert_eq!(asked(Says(wait, false)).await, Err("it was refused of late, and has to wait"));
     }
 
     #[tokio::test]

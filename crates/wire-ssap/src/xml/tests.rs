@@ -5,6 +5,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::*;
+use crate::limits::{DETAIL_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 /// Steps as text; none if the document is refused.
 fn ours(text: &str) -> Option<Vec<String>> {
@@ -139,5 +140,21 @@ fn what_is_no_xml_is_refused() {
     for attributes in ["name", "name=x", "name='x", "='1'"] {
         let tag = StartTag { name: "a", attributes };
         assert!(tag.attribute("name").is_err(), "{attributes}");
+    }
+}
+
+#[test]
+fn a_fault_does_not_repeat_a_long_name() {
+    let long = "ä".repeat(MESSAGE_BYTES_MAX / 4);
+    for text in [format!("</{long}>"), format!("<{long}></b>"), format!("<b></{long}>")] {
+        let mut document = XmlDocument::new(&text);
+        let fault = loop {
+            match document.next() {
+                Ok(step) => assert!(step.is_some(), "it is not well-formed"),
+                Err(fault) => break fault,
+            }
+        };
+        assert!(fault.detail.len() <= DETAIL_BYTES_MAX + '…'.len_utf8(), "{} bytes", fault.detail.len());
+        assert!(fault.detail.starts_with("not well-formed: </"), "{}", fault.detail);
     }
 }
