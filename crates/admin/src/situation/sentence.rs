@@ -63,8 +63,8 @@ impl TroubleReport {
         // Who is slow beside one that loses is seen in the list.
         if losing.is_empty() {
             parts.extend(named(&slow, self.slow, "more receivers are slow", |it| {
-                let used = (it.fill * 100.0).round();
-                format!("{:?} is slow to read ({used} % of its queue is used)", it.client_id)
+                let used = (it.fill * 100.0).ceil();
+                format!("{:?} reads slowly or not at all ({used} % of its queue is used)", it.client_id)
             }));
         }
         let waiting = self.publishers.iter().filter(|publisher| !publisher.is_flooding()).collect::<Vec<_>>();

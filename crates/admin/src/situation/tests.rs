@@ -67,7 +67,7 @@ fn what_is_worth_a_look_is_not_called_trouble() {
     let slow = TroubleReport { receivers: vec![receiver("tablet", 0.0, 0.6)], ..TroubleReport::default() }.sentence();
     assert_eq!(
         (slow.mood, slow.text.as_str()),
-        (Mood::Notice, "\"tablet\" is slow to read (60 % of its queue is used)")
+        (Mood::Notice, "\"tablet\" reads slowly or not at all (60 % of its queue is used)")
     );
     let gateway = publisher("gateway", ClientState::Slowed, 180.0, Some(200.0));
     let waits = TroubleReport { publishers: vec![gateway], ..TroubleReport::default() }.sentence();

@@ -35,8 +35,8 @@ pub(crate) fn run(path: &Path) -> Result<u8> {
     out(&translated.to_toml(path));
     let missing = translated.missing();
     if missing > 0 {
-        let words = if missing == 1 { "1 line has" } else { &*format!("{missing} lines have") };
-        eprintln!("{words} no counterpart: they are at the end, each with the reason");
+        let words = if missing == 1 { "1 line is" } else { &*format!("{missing} lines are") };
+        eprintln!("{words} not taken over, with the reason at the end");
     }
     Ok(0)
 }

@@ -40,8 +40,6 @@ struct ConfListener {
 enum Counterpart {
     /// This key, and how its value is written.
     Key(&'static str, fn(&str) -> Option<String>),
-    /// It is so anyway, or changes nothing here.
-    Nothing,
     /// There is none, and why.
     None(&'static str),
 }
@@ -99,7 +97,7 @@ fn place(translation: &mut Translation, listener: &ConfListener) {
         (true, true) => "listeners.wss",
     };
     if translation.has(key) {
-        return translation.leave_out(said, "one listener of each kind");
+        return translation.leave_out(said, "one listener of each kind: the first is taken");
     }
     let host = match listener.address.as_deref() {
         None => "0.0.0.0".to_owned(),
@@ -115,30 +113,48 @@ fn place(translation: &mut Translation, listener: &ConfListener) {
             translation.set("tls.key", quoted(private));
         }
     }
-    if let Some(ca) = listener.ca.as_ref().filter(|_| listener.needs_certificate) {
-        translation.set("tls.client_ca", quoted(ca));
+    match &listener.ca {
+        Some(ca) if listener.needs_certificate => translation.set("tls.client_ca", quoted(ca)),
+        Some(ca) => translation.leave_out(format!("cafile {ca}"), "certificates of clients are not asked for"),
+        None => {}
     }
 }
 
 fn of_broker(translation: &mut Translation, line: &ConfLine) {
     match counterpart(&line.word) {
-        Counterpart::Nothing => {}
         Counterpart::None(why) => translation.leave_out(in_words(line), why),
         Counterpart::Key(key, write) => match write(&line.value) {
+            // Of two listeners with different words the stricter holds: users are those of all listeners here.
+            Some(value)
+                if key == ANONYMOUS && translation.is_set_to(key, if value == "true" { "false" } else { "true" }) =>
+            {
+                translation.set(key, "false".to_owned());
+                translation.leave_out(
+                    in_words(line),
+                    "listeners differ in this, and users hold for all of them: false is taken",
+                );
+            }
             Some(value) => translation.set(key, value),
-            None => translation.leave_out(in_words(line), "this value means what nothing here does"),
+            None if line.value == "0" => translation.leave_out(in_words(line), "0 is without end there, and none here"),
+            None => translation.leave_out(in_words(line), "no such value here"),
         },
     }
 }
 
+/// A line as it was, without secrets.
 fn in_words(line: &ConfLine) -> String {
-    format!("{} {} {}", line.place, line.word, line.value).trim_end().to_owned()
+    let value = if line.word.ends_with("password") { "…" } else { &line.value };
+    format!("{} {} {value}", line.place, line.word).trim_end().to_owned()
 }
 
+const ANONYMOUS: &str = "security.allow_anonymous";
+/// Why a line is not missed.
+const AS_IT_IS: &str = "needs no word here";
+
 fn counterpart(word: &str) -> Counterpart {
-    use Counterpart::{Key, None, Nothing};
+    use Counterpart::{Key, None};
     match word {
-        "allow_anonymous" => Key("security.allow_anonymous", truth),
+        "allow_anonymous" => Key(ANONYMOUS, truth),
         "password_file" => Key("security.password_file", path),
         "acl_file" => Key("security.acl_file", path),
         "use_username_as_clientid" => Key("security.bind_client_ids", truth),
@@ -157,8 +173,8 @@ fn counterpart(word: &str) -> Counterpart {
         "sys_interval" => Key("sys.interval", interval),
         "persistence" => Key("store.keep", truth),
         "log_type" => Key("log.level", level),
-        "include_dir"
-        | "set_tcp_nodelay"
+        "include_dir" => None("read, too"),
+        "set_tcp_nodelay"
         | "allow_zero_length_clientid"
         | "auto_id_prefix"
         | "pid_file"
@@ -176,7 +192,7 @@ fn counterpart(word: &str) -> Counterpart {
         | "upgrade_outgoing_qos"
         | "allow_duplicate_messages"
         | "check_retain_source"
-        | "max_inflight_bytes" => Nothing,
+        | "max_inflight_bytes" => None(AS_IT_IS),
         "persistence_location" => None("its mosquitto.db is not read; server.data is the folder of this broker"),
         "per_listener_settings" => None("users, rules and limits hold for all listeners"),
         "plugin" | "auth_plugin" | "plugin_opt_config_file" => None("there are no plugins"),

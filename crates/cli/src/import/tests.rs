@@ -35,7 +35,7 @@ fn a_usual_file_becomes_a_configuration() {
          password_file = \"/etc/mosquitto/passwd\"\n\n\
          [sys]\ninterval = \"off\"\n\n\
          [tls]\ncert = \"/etc/ssl/server.pem\"\nkey = \"/etc/ssl/server.key\"\n\n\
-         # Without a counterpart:\n\
+         # Not taken over:\n\
          #   m.conf:2 per_listener_settings false: users, rules and limits hold for all listeners\n"
     );
 }
@@ -45,11 +45,11 @@ fn what_has_no_counterpart_is_named_with_its_line_and_the_reason() {
     let text =
         imported("listener 1883\nlistener 1884\nlistener 0 /run/m.sock\nconnection up\nfrobnicate 7\nmax_qos two\n");
     for words in [
-        "m.conf:2 listener 1884: one listener of each kind",
+        "m.conf:2 listener 1884: one listener of each kind: the first is taken",
         "m.conf:3 listener 0 /run/m.sock: no sockets of the file system",
         "m.conf:4 connection up: no bridge here",
         "m.conf:5 frobnicate 7: nobody here knows this word",
-        "m.conf:6 max_qos two: this value means what nothing here does",
+        "m.conf:6 max_qos two: no such value here",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
@@ -58,7 +58,7 @@ fn what_has_no_counterpart_is_named_with_its_line_and_the_reason() {
 #[test]
 fn an_endless_queue_is_not_taken_for_none() {
     let text = imported("max_queued_messages 0\nmax_inflight_messages 0\nmemory_limit 0\n");
-    assert_eq!(text.matches("this value means what nothing here does").count(), 3, "{text}");
+    assert_eq!(text.matches("0 is without end there, and none here").count(), 3, "{text}");
 }
 
 #[test]
@@ -76,4 +76,20 @@ fn every_word_of_the_manual_page_of_ours_is_known() {
         count += 1;
     }
     assert!(count > 40, "{count}");
+}
+
+#[test]
+fn of_two_listeners_the_stricter_word_holds_whatever_their_order() {
+    let (closed, open) = ("listener 8883\nallow_anonymous false\n", "listener 1883 127.0.0.1\nallow_anonymous true\n");
+    for text in [format!("{closed}{open}"), format!("{open}{closed}")] {
+        let toml = imported(&text);
+        assert!(toml.contains("allow_anonymous = false") && toml.contains("listeners differ in this"), "{toml}");
+    }
+}
+
+#[test]
+fn a_password_is_not_repeated_and_no_line_is_passed_over_in_silence() {
+    let text = imported("connection x\nremote_password s3cret\npid_file /run/m.pid\ncafile /ca.pem\nport 1883\n");
+    assert!(!text.contains("s3cret"), "{text}");
+    assert!(text.contains("pid_file /run/m.pid: needs no word here") && text.contains("cafile /ca.pem"), "{text}");
 }

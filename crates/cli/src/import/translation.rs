@@ -25,6 +25,11 @@ impl Translation {
         self.settings.keys().any(|known| *known == (section, name))
     }
 
+    pub(super) fn is_set_to(&self, key: &'static str, value: &str) -> bool {
+        let key = key.split_once('.').unwrap_or(("", key));
+        self.settings.get(&key).is_some_and(|set| set == value)
+    }
+
     pub(super) fn leave_out(&mut self, line: String, why: &str) {
         self.missing.push((line, why.to_owned()));
     }
@@ -44,7 +49,7 @@ impl Translation {
             let _ = writeln!(text, "{name} = {value}");
         }
         if !self.missing.is_empty() {
-            text.push_str("\n# Without a counterpart:\n");
+            text.push_str("\n# Not taken over:\n");
             for (line, why) in &self.missing {
                 let _ = writeln!(text, "#   {line}: {why}");
             }

@@ -17,6 +17,8 @@ use crate::settings::Settings;
 const CROWDING_SHOWN_MAX: usize = 5;
 /// Who has taken nothing for so long is slow: a full second is more than a busy network needs.
 const STALLED_FOR: Duration = Duration::from_secs(1);
+/// So is who has acknowledged nothing for so long while messages wait for it: longer than who acknowledges in batches takes.
+const SILENT_FOR: Duration = Duration::from_secs(5);
 /// So is who has so much of its queue used.
 const FULL_PART: f64 = 0.5;
 
@@ -31,7 +33,8 @@ pub struct ReceiverReport {
     pub fill: f64,
     /// Whether it loses messages now: the last one within ten seconds.
     pub is_losing: bool,
-    /// Whether it takes too little: nothing for a second, or half of its queue is used.
+    /// Whether it takes too little: nothing for a second, no acknowledgement for five while messages wait, or half of its
+    /// queue is used.
     pub is_slow: bool,
     /// Whose messages were lost of late, or wait, the most first. What waits is told of a single client only.
     pub crowding: Vec<CrowdingFlow>,
@@ -55,7 +58,10 @@ impl ReceiverReport {
         let fill = by_messages.max(part(session.queue_bytes(), settings.queue_bytes_max));
         let stalled = connection.and_then(|connection| connection.stalled_since);
         let is_stalled = stalled.is_some_and(|since| now.since(since) >= STALLED_FOR);
-        let is_slow = connection.is_some() && (is_stalled || fill >= FULL_PART);
+        // Whoever reads acknowledges: one that has said nothing while messages wait and are under way does not.
+        let has_waiting = session.queue_len() > 0 && session.under_way() > 0;
+        let is_silent = has_waiting && connection.is_some_and(|it| now.since(it.seen_at) >= SILENT_FOR);
+        let is_slow = connection.is_some() && (is_stalled || is_silent || fill >= FULL_PART);
         let Some(crowding) = &session.crowding else { return Self { fill, is_slow, ..Self::default() } };
         let (lost_of_late, loss_rate, by) = crowding.of_late(now);
         let is_losing = connection.is_some() && crowding.last() + CALM > now;

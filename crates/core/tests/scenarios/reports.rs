@@ -1,15 +1,16 @@
 //! What an operator is told about clients: the numbers are the client's own, and add up.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tidegate_core::Shard;
 use tidegate_core::event::{Event, LedgerSide};
 use tidegate_core::ledger::Loss;
 use tidegate_core::report::{ClientReport, ClientState};
-use tidegate_wire_mqtt::ReasonCode;
+use tidegate_wire_mqtt::{AckKind, Property, ReasonCode};
 
 use crate::backoff::{SECOND, flood, learn, strict, v311};
-use crate::net::{Net, lasting};
+use crate::net::{Got, Net, Options, lasting};
 
 fn client(net: &Net, client_id: &str) -> ClientReport {
     net.shards[0].client(client_id, net.now).unwrap().client
@@ -120,4 +121,25 @@ fn pages_lead_through_all_clients_and_a_kick_ends_one() {
     net.live(SECOND);
     assert!(net.shards[0].client("c7", net.now).is_none());
     assert_eq!(all(&net.shards[0], &net).len(), 1299);
+}
+
+#[test]
+fn a_receiver_that_acknowledges_nothing_while_messages_wait_is_slow() {
+    let mut net = Net::new(1);
+    let few = vec![Property::ReceiveMaximum(NonZeroU16::new(2).unwrap())];
+    let (sender, reader) =
+        (net.v5("sender"), net.connect("reader", &Options { properties: few, ..Options::default() }));
+    net.subscribe(reader, "t", 1);
+    for n in 1..=5 {
+        net.publish(sender, "t", "x", 1, false, n);
+    }
+    assert_eq!(client(&net, "reader").state, ClientState::Ok);
+    net.pass(6 * SECOND);
+    assert_eq!(client(&net, "reader").state, ClientState::Slow);
+    for got in net.receive(reader) {
+        if let Got::Message { id: Some(id), .. } = got {
+            net.ack(reader, AckKind::PubAck, id);
+        }
+    }
+    assert_eq!(client(&net, "reader").state, ClientState::Ok);
 }
