@@ -78,7 +78,9 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let ask = (0..3u64, 1..6u64, prop::sample::select(Class::ALL), 1..8u64);
+    // A query that only looks dear by its text stands with the others once its cost is known: it may overtake itself.
+    let in_order = Class::ALL.iter().copied().filter(|class| *class != Class::AdvancedQuery).collect::<Vec<_>>();
+    let ask = (0..3u64, 1..6u64, prop::sample::select(in_order), 1..8u64);
     prop_oneof![
         ask.prop_map(|(household, client, class, count)| Step::Ask(household, client, class, count)),
         (1..12u64).prop_map(Step::Serve),
