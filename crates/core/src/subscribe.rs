@@ -107,8 +107,8 @@ impl ShardState {
         if is_lost || (before.is_none() && (is_full || is_pressed)) || after.exceed() {
             return Err(ReasonCode::QuotaExceeded);
         }
-        // Rules are about topics: a shared subscription is judged by what it shares.
-        if !self.may(&session.identity, &session.client_id, Action::Subscribe, subscription.filter.pattern()) {
+        // With its group: who shares takes from others, and the policy may be stricter for that.
+        if !self.may(&session.identity, &session.client_id, Action::Subscribe, subscription.filter.as_str()) {
             let client_id = Arc::clone(&session.client_id);
             self.tell(Event::Denied { client_id, what: "subscribe", topic: filter.into() });
             return Err(ReasonCode::NotAuthorized);

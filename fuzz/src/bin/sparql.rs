@@ -17,9 +17,10 @@ use tidegate_graph::{GraphSpace, PARSE_STACK_BYTES, Query, QueryAnswer, QueryLim
 mod graph {
     pub(crate) mod error;
     pub(crate) mod limits;
+    pub(crate) mod rights;
     pub(crate) mod text;
 }
-use graph::{error, limits};
+use graph::{error, limits, rights};
 
 /// A stack for a parser that nobody holds back.
 const LARGE_STACK_BYTES: usize = 512 << 20;

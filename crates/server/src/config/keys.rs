@@ -193,7 +193,7 @@ keys! {
         Reload origins: Origins = Origins::default();
     }
     pool: PoolSection {
-        /// The request pool of the smart space: "practical" bounds how long requests wait and is fair to whoever asks, "paper" is that of the papers, in which each type of request has a queue of a fixed length, in the order of arrival, and the policies of [space] say what happens to one that finds it full.
+        /// The request pool of the smart space: "practical" bounds how long requests wait and is fair to whoever asks, "paper" is that of the papers, in which each type of request has a queue of a fixed length, in the order of arrival, and the policies of the section space say what happens to one that finds it full.
         Restart rule: PoolRuleWord = PoolRuleWord(admission().rule);
         /// Length of each queue of the papers' pool, in requests.
         Restart length: WholeNumber<1, 16_000_000> = WholeNumber(admission().length.into());
