@@ -376,6 +376,11 @@ impl SpaceHandle {
         }
     }
 
+    /// The number of a new connection whose changes are made in the order in which they are sent.
+    pub(crate) fn new_flow(&self) -> u64 {
+        self.shared.flows.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Ends a subscription of this connection.
     pub fn unsubscribe(&self, id: SubscriberId, outlet: &Arc<NotificationOutlet>) {
         self.shared.control(Control::Unsubscribe(id, Arc::clone(outlet)));

@@ -125,6 +125,8 @@ pub(crate) struct Shared {
     pub(crate) pulse: DoorPulse,
     /// How many subscriptions may be delegated.
     pub(crate) delegation: DelegationConfig,
+    /// The number of the last connection whose requests are done in order.
+    pub(crate) flows: AtomicU64,
     origin: Instant,
 }
 
@@ -172,6 +174,7 @@ impl Shared {
             probe: None,
             pulse: DoorPulse::default(),
             delegation: DelegationConfig::default(),
+            flows: AtomicU64::new(0),
             origin: Instant::now(),
         })
     }
@@ -187,12 +190,12 @@ impl Shared {
         let (name, shape) = ask.names(asker.scope, self.seed);
         let began = self.now();
         let until = began + asker.patience;
-        let (accepts_partial, client) = (asker.accepts_partial, asker.caller.client);
+        let (accepts_partial, client, flow) = (asker.accepts_partial, asker.caller.client, asker.caller.flow);
         let (check, name) = (ask.check_name(name.as_ref(), client, asker.is_check), name.map(Box::new));
         let delegation = DelegationTerms::new(asker.accepts_delegation, asker.caller.standing);
         let hints = Hints::default();
         let mut task =
-            Task { ask, class, name, began, until, accepts_partial, check, client, delegation, hints, requester };
+            Task { ask, class, name, began, until, accepts_partial, check, client, flow, delegation, hints, requester };
         if let Some(refused) = self.unavailable() {
             self.reply(task, Err(refused));
             return;
@@ -299,10 +302,16 @@ impl Shared {
 
     /// Waits for what the writer is to do; none when the service ends.
     /// Not longer than until then, if that is said.
-    pub(crate) fn next_write(&self, hold: WriterWait, has_piece: bool, look: Option<Timestamp>) -> Option<Next> {
+    pub(crate) fn next_write(
+        &self,
+        hold: WriterWait,
+        has_piece: bool,
+        held: &[u64],
+        look: Option<Timestamp>,
+    ) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
-            let next = desk.front.next_write(self.now(), hold, has_piece);
+            let next = desk.front.next_write(self.now(), hold, has_piece, held);
             self.reply_late(desk.front.drain(Side::Write));
             match next {
                 Next::End => return None,

@@ -261,7 +261,7 @@ mod tests {
             began: shared.now(),
         };
         shared.give_up(&on);
-        let next = lock(&shared.desk).front.next_write(shared.now(), WriterWait::Free, false);
+        let next = lock(&shared.desk).front.next_write(shared.now(), WriterWait::Free, false, &[]);
         let NextWrite::Control(Control::Drafted(drafted)) = next else { panic!("the writer waits on") };
         assert!(drafted.number() == draft.number() && drafted.error().is_some());
         assert!(lock(&slot).is_none(), "it is said once");

@@ -48,8 +48,8 @@ impl WriterThread {
 
     fn live(&mut self) {
         loop {
-            let (hold, has_piece) = (self.machine.hold(), self.machine.has_piece());
-            let Some(next) = self.shared.next_write(hold, has_piece, self.machine.poll_look()) else { break };
+            let (hold, has_piece, held) = (self.machine.hold(), self.machine.has_piece(), self.machine.flows_apart());
+            let Some(next) = self.shared.next_write(hold, has_piece, &held, self.machine.poll_look()) else { break };
             let now = self.shared.now();
             match next {
                 Next::Snapshot => self.shared.show(self.machine.visible()),

@@ -202,9 +202,16 @@ impl<R: Requester, C> FrontDesk<R, C> {
         self.is_stored = true;
     }
 
-    /// What the writer does next, while it waits for this, and whether it has a piece to do. Those that wait no more are at
-    /// [`FrontDesk::drain`] then.
-    pub(crate) fn next_write(&mut self, now: Timestamp, hold: WriterWait, has_piece: bool) -> NextWrite<R, C> {
+    /// What the writer does next, while it waits for this, whether it has a piece to do, and the flows of which it makes something
+    /// apart, in ascending order: nothing else of these is done before. Those that wait no more are at [`FrontDesk::drain`]
+    /// then.
+    pub(crate) fn next_write(
+        &mut self,
+        now: Timestamp,
+        hold: WriterWait,
+        has_piece: bool,
+        held: &[u64],
+    ) -> NextWrite<R, C> {
         self.turns.settle(now);
         if self.is_closing {
             return NextWrite::End;
@@ -219,7 +226,7 @@ impl<R: Requester, C> FrontDesk<R, C> {
             return self.piece(now);
         }
         if hold != WriterWait::Settling
-            && let Some(taken) = self.writers.take(now)
+            && let Some(taken) = self.writers.take_but(now, held)
         {
             self.turns.begin(TurnOf::Request, now);
             return NextWrite::Work(Box::new(taken));

@@ -39,6 +39,8 @@ pub(crate) struct PendingRequest<R, C> {
     pub(crate) check: Option<u64>,
     /// Whose it is, for whoever asks why.
     pub(crate) client: u64,
+    /// The connection whose requests are done in the order in which they were sent; 0: of none.
+    pub(crate) flow: u64,
     /// Whether a subscription may be handed over to its client, and how soon.
     pub(crate) delegation: DelegationTerms,
     /// What its client is told about pace.

@@ -67,6 +67,8 @@ struct SsapConnection {
     user: Option<Arc<str>>,
     /// The node of its first message: nobody gains by another name in each.
     node: Option<Box<str>>,
+    /// Its number: its changes are made in the order in which they were sent.
+    flow: u64,
     writer: WriteSide,
     scanner: Scanner,
     buffer: Buffer,
@@ -123,6 +125,7 @@ impl SsapConnection {
         let rights = ConnectionRights::new(Arc::clone(&door.policy), user.clone());
         Self {
             handle: door.handle.restricted(rights.rights.as_ref()),
+            flow: door.handle.new_flow(),
             rights,
             door,
             peer,
@@ -270,7 +273,7 @@ impl SsapConnection {
     /// Begins what can begin.
     fn begin(&mut self) {
         while let Some(next) = self.next_plan() {
-            let is_change = next.step.is_small_change();
+            let is_change = next.is_small_change();
             let may_begin = self.under_way.is_empty() || is_change && self.are_changes;
             if !may_begin || self.under_way.len() >= SSAP_WINDOW {
                 self.parked = Some(next);
@@ -332,7 +335,7 @@ impl SsapConnection {
         let kp = KpIdentity { user: self.user.as_deref(), address: self.peer.ip(), name: Some(node) };
         let caller = self.door.handle.caller(&*self.door.policy, &kp, &asks, ConnectionKind::Ssap);
         let is_check = asks.version.is_some();
-        let asker = RequestOrigin { is_check, ..RequestOrigin::new(0, asks.deadline).of(caller) };
+        let asker = RequestOrigin { is_check, ..RequestOrigin::new(0, asks.deadline).of(caller.in_flow(self.flow)) };
         let asker = asker.with_delegation(asks.delegate);
         let is_told = *asks != Asks::default();
         match step {

@@ -57,12 +57,16 @@ pub(crate) enum Rows {
     Sparql,
 }
 
-impl PlanStep {
-    /// Whether it may be under way together with changes before and behind it. A change that might be made apart from the
-    /// commits may not: it brings or names much, or what it takes away is not known from its text, or it has a WHERE.
-    /// Later changes of its connection would overtake it. (A value that is replaced, whatever it was, is one of few.)
+impl Plan {
+    /// Whether it may be under way together with changes before and behind it. One that brings or names much may not, nor one
+    /// whose effect is not known from its text: it would occupy room that is meant for small ones. Nor may one that shows a
+    /// ticket: it comes before others, and what was sent before it does not. (What of the others turns out to be large, or
+    /// long, is not overtaken either: the order of service knows their connection.)
     pub(crate) fn is_small_change(&self) -> bool {
-        let Self::Ask(SpaceRequest::Edit { remove, insert }, _) = self else { return false };
+        let PlanStep::Ask(SpaceRequest::Edit { remove, insert }, _) = &self.step else { return false };
+        if self.asks.ticket.is_some() {
+            return false;
+        }
         let is_narrow = |mask: &Mask| mask.subject.is_some() && mask.predicate.is_some();
         insert.len() < LARGE_QUADS && remove.len() < LARGE_QUADS && remove.iter().all(is_narrow)
     }

@@ -159,7 +159,7 @@ impl DelegationWorld {
     fn offer(&mut self, ask: SpaceRequest<u64>, sender: RequestSender, delegation: DelegationTerms) {
         let (class, (_, shape)) = (ask.class(), ask.names(0, (1, 2)));
         let (began, until) = (self.now, self.now + Duration::from_secs(10));
-        let (name, accepts_partial, check, client) = (None, false, None, 0);
+        let (name, accepts_partial, check, client, flow) = (None, false, None, 0, 0);
         let (hints, requester) = (Hints::default(), Rc::new(sender));
         let task = PendingRequest {
             ask,
@@ -170,6 +170,7 @@ impl DelegationWorld {
             accepts_partial,
             check,
             client,
+            flow,
             delegation,
             hints,
             requester,
@@ -202,7 +203,12 @@ impl DelegationWorld {
 
     fn serve(&mut self) {
         loop {
-            match self.desk.next_write(self.now, self.writer.hold(), self.writer.has_piece()) {
+            match self.desk.next_write(
+                self.now,
+                self.writer.hold(),
+                self.writer.has_piece(),
+                &self.writer.flows_apart(),
+            ) {
                 NextWrite::Work(taken) => self.writer.handle_request(*taken),
                 NextWrite::Piece => {
                     self.writer.handle_piece(self.now);

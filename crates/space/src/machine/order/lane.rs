@@ -21,6 +21,7 @@ use tidegate_control::admission::{Class, QueryKey};
 
 use super::estimate::{Estimate, Shape};
 use super::fair::FairShares;
+use crate::limits::SSAP_WINDOW;
 use crate::machine::standing::KpStanding;
 
 /// Whose line a request stands in.
@@ -45,6 +46,8 @@ pub(super) struct Entry<T> {
     pub(super) keeps_appointments: bool,
     /// Whose tickets are good for it.
     pub(super) asker: u64,
+    /// The connection whose requests are taken in order; 0: of none.
+    pub(super) flow: u64,
 }
 
 impl<T> Entry<T> {
@@ -86,8 +89,13 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    fn first(&self) -> Option<&Entry<T>> {
-        self.entries.front().map(|(_, entry)| entry)
+    /// The first that is of none of these flows: newcomers of a household share a line, and one that is held up keeps none of
+    /// the others.
+    fn first(&self, held: &[u64]) -> Option<&(u64, Entry<T>)> {
+        if held.is_empty() {
+            return self.entries.front();
+        }
+        self.entries.iter().take(HELD_LOOKS_MAX).find(|(_, entry)| held.binary_search(&entry.flow).is_err())
     }
 
     fn find(&self, number: u64) -> Option<usize> {
@@ -110,6 +118,8 @@ pub(super) struct Lane<T> {
     checks: BTreeMap<u64, (LineId, u64)>,
     /// By household and asker: in whose line it has something waiting, and how much.
     askers: BTreeMap<(u64, u64), (u64, usize)>,
+    /// By flow: where it has something waiting, and how much.
+    flows: BTreeMap<u64, (LineId, usize)>,
     items: usize,
     work: u64,
 }
@@ -122,6 +132,7 @@ impl<T> Lane<T> {
             shared: BTreeMap::new(),
             checks: BTreeMap::new(),
             askers: BTreeMap::new(),
+            flows: BTreeMap::new(),
             items: 0,
             work: 0,
         }
@@ -168,12 +179,17 @@ impl<T> Lane<T> {
         self.askers.get(&(household, asker)).map(|(client, _)| *client)
     }
 
+    /// In whose line something of a flow waits.
+    pub(super) fn flow(&self, flow: u64) -> Option<LineId> {
+        self.flows.get(&flow).map(|(line, _)| *line)
+    }
+
     fn line(&self, id: LineId) -> Option<&Line<T>> {
         self.households.get(&id.household)?.lines.get(&id.client)
     }
 
     pub(super) fn push(&mut self, id: LineId, entry: Entry<T>) {
-        let Self { households, shares, shared, checks, askers, items, work } = self;
+        let Self { households, shares, shared, checks, askers, flows, items, work } = self;
         let new = || Household { lines: BTreeMap::new(), shares: FairShares::new(LINES_OWING_MAX) };
         let household = households.entry(id.household).or_insert_with(new);
         let line = household.lines.entry(id.client).or_default();
@@ -190,6 +206,9 @@ impl<T> Lane<T> {
             checks.insert(check, (id, number));
         }
         askers.entry((id.household, entry.asker)).or_insert((id.client, 0)).1 += 1;
+        if entry.flow != 0 {
+            flows.entry(entry.flow).or_insert((id, 0)).1 += 1;
+        }
         line.work = line.work.saturating_add(entry.work);
         *work = work.saturating_add(entry.work);
         *items += 1;
@@ -215,8 +234,8 @@ impl<T> Lane<T> {
     }
 
     /// Whether anybody's first request is wanted; looks at a bounded number of clients.
-    pub(super) fn has(&self, is_wanted: impl Fn(&Entry<T>) -> bool) -> bool {
-        self.find(is_wanted).is_some()
+    pub(super) fn has(&self, held: &[u64], is_wanted: impl Fn(&Entry<T>) -> bool) -> bool {
+        self.find(held, is_wanted).is_some()
     }
 
     fn in_order(&self, of_household: usize) -> impl Iterator<Item = (LineId, &Line<T>)> {
@@ -227,16 +246,16 @@ impl<T> Lane<T> {
         })
     }
 
-    fn find(&self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<LineId> {
+    fn find(&self, held: &[u64], is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(LineId, u64)> {
         let mut looked = self.in_order(LOOKS_OF_HOUSEHOLD).take(LOOKS_MAX);
-        let is_next = |line: &Line<T>| line.first().is_some_and(&is_wanted);
-        looked.find(|(_, line)| is_next(line)).map(|(id, _)| id)
+        let of_line =
+            |line: &Line<T>| line.first(held).filter(|(_, entry)| is_wanted(entry)).map(|(number, _)| *number);
+        looked.find_map(|(id, line)| Some((id, of_line(line)?)))
     }
 
-    /// The next request of which this is true, and whose it is.
-    pub(super) fn pop(&mut self, is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(LineId, Entry<T>)> {
-        let id = self.find(is_wanted)?;
-        let number = self.line(id)?.entries.front()?.0;
+    /// The next request of which this is true, of other flows than these, and whose it is.
+    pub(super) fn pop(&mut self, held: &[u64], is_wanted: impl Fn(&Entry<T>) -> bool) -> Option<(LineId, Entry<T>)> {
+        let (id, number) = self.find(held, is_wanted)?;
         let entry = self.remove(id, number)?;
         let cost = entry.standing.charge(entry.work);
         self.settle(id, |shares, key, is_waiting| shares.on_served(key, cost, is_waiting));
@@ -318,6 +337,12 @@ impl<T> Lane<T> {
                 self.askers.remove(&(id.household, entry.asker));
             }
         }
+        if let Some((_, count)) = self.flows.get_mut(&entry.flow) {
+            *count -= 1;
+            if *count == 0 {
+                self.flows.remove(&entry.flow);
+            }
+        }
         Some(entry)
     }
 
@@ -351,6 +376,8 @@ impl<T> Lane<T> {
 /// that another is looked at, too.
 const LOOKS_MAX: usize = 64;
 const LOOKS_OF_HOUSEHOLD: usize = 16;
+/// Requests of one line that are looked at for one whose flow is not held up: twice as many as one connection has under way.
+const HELD_LOOKS_MAX: usize = 2 * SSAP_WINDOW;
 /// Households that owe something and have nothing waiting; beyond, the smallest debts are forgiven.
 const HOUSEHOLDS_OWING_MAX: usize = 16_384;
 /// The same for the clients of one household: few of them owe much.

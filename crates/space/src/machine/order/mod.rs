@@ -19,6 +19,8 @@
 
 mod estimate;
 mod fair;
+#[cfg(test)]
+mod flows;
 mod lane;
 mod outlook;
 mod paper;
@@ -92,9 +94,10 @@ impl<T> Order<T> {
             return self.offer_in_turn(now, request);
         }
         let Arrival { class, key, kp, check, shape, patience, terms, value } = request;
-        let WaitTerms { is_promised, keeps_appointments, is_provisional, asker } = terms;
+        let WaitTerms { is_promised, keeps_appointments, is_provisional, asker, flow } = terms;
         let estimate = self.estimates.of(class, shape);
         let lane = if is_promised { PROMISED } else { lane_of(class, shape, estimate) };
+        let (kp, lane) = self.behind_its_flow(flow, kp, lane);
         let waiter = Waiter { value, arrived: now, deadline: now + patience, check };
         let waiter = match self.join((kp.standing.role, lane), class, key, waiter) {
             Ok(()) => return Offered::Joined,
@@ -139,7 +142,8 @@ impl<T> Order<T> {
         let (standing, work, is_known) = (kp.standing, estimate.nanos, estimate.is_known);
         let joined = Vec::new();
         let first = waiter;
-        let entry = Entry { first, joined, key, class, shape, standing, work, is_known, keeps_appointments, asker };
+        let entry =
+            Entry { first, joined, key, class, shape, standing, work, is_known, keeps_appointments, asker, flow };
         self.enqueue(lane, kp.line(), entry);
         if is_postponed { Offered::Postponed } else { Offered::Queued }
     }
@@ -179,6 +183,20 @@ impl<T> Order<T> {
         self.tiers.iter().flat_map(|tier| &tier.lanes).find_map(|lane| lane.stands_with(household, asker))
     }
 
+    /// Where a request stands that would stand there: behind what waits of its flow. (Whatever was promised to it, or is
+    /// estimated of it, it must not be taken before that.)
+    fn behind_its_flow(&self, flow: u64, kp: KpPlace, lane: usize) -> (KpPlace, usize) {
+        if flow == 0 {
+            return (kp, lane);
+        }
+        let places = KpRole::ALL.into_iter().flat_map(|role| (0..LANES).map(move |lane| (role, lane)));
+        let mut found = places.filter_map(|(role, lane)| {
+            let LineId { household, client } = self.tiers[role.index()].lanes[lane].flow(flow)?;
+            Some((KpPlace { household, client, standing: KpStanding { role, ..kp.standing } }, lane))
+        });
+        found.next().unwrap_or((kp, lane))
+    }
+
     fn tier(&self, kp: KpPlace) -> &Tier<T> {
         &self.tiers[kp.standing.role.index()]
     }
@@ -192,8 +210,8 @@ impl<T> Order<T> {
         self.tiers[role].push(lane, line, entry);
     }
 
-    /// The next request for a free server; none if nothing waits that this server may do.
-    pub(crate) fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
+    /// The next request for a free server, of other flows than these; none if nothing waits that this server may do.
+    pub(crate) fn take(&mut self, now: Timestamp, held: &[u64]) -> Option<Taken<T>> {
         let free = self.servers.threads.saturating_sub(self.service.len());
         if free == 0 {
             return None;
@@ -207,10 +225,11 @@ impl<T> Order<T> {
                 (may_be_long || is_short) && !(is_last && !(is_short && entry.is_known))
             };
             let may = |lane: usize| (may_be_long || !is_long_lane(lane)) && (may_be_apart || !self.is_apart(lane));
-            let waiting = (0..self.tiers.len()).filter_map(|role| Some((role, self.tiers[role].next(may, is_wanted)?)));
+            let waiting =
+                (0..self.tiers.len()).filter_map(|role| Some((role, self.tiers[role].next(may, held, is_wanted)?)));
             // Of equal ones the service.
             let (role, lane) = waiting.min_by_key(|(role, _)| (self.tags[*role], std::cmp::Reverse(*role)))?;
-            let (line, entry) = self.tiers[role].lanes[lane].pop(is_wanted)?;
+            let (line, entry) = self.tiers[role].lanes[lane].pop(held, is_wanted)?;
             if let Some(taken) = self.start(now, lane, line, entry) {
                 return Some(taken);
             }
@@ -353,7 +372,7 @@ impl<T> Order<T> {
     /// Everything that waits, whoever may serve it; and nothing is under way any more.
     pub(crate) fn clear(&mut self) -> Vec<T> {
         for place in 0..self.tiers.len() * LANES {
-            while let Some((_, entry)) = self.tiers[place / LANES].lanes[place % LANES].pop(|_| true) {
+            while let Some((_, entry)) = self.tiers[place / LANES].lanes[place % LANES].pop(&[], |_| true) {
                 self.end(entry, EndedBy::Time);
             }
         }

@@ -54,8 +54,9 @@ impl<T> Order<T> {
         let is_postponed = is_full && limits.policy == Policy::Postpone;
         let estimate = self.estimates.of(class, shape);
         let (work, is_known, keeps_appointments) = (estimate.nanos, estimate.is_known, false);
-        let (first, joined, asker) = (waiter, Vec::new(), terms.asker);
-        let entry = Entry { first, joined, key, class, shape, standing, work, is_known, keeps_appointments, asker };
+        let (first, joined, asker, flow) = (waiter, Vec::new(), terms.asker, terms.flow);
+        let entry =
+            Entry { first, joined, key, class, shape, standing, work, is_known, keeps_appointments, asker, flow };
         self.enqueue(lane, line, entry);
         if is_postponed { Offered::Postponed } else { Offered::Queued }
     }

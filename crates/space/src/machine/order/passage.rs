@@ -77,6 +77,8 @@ pub struct WaitTerms {
     pub is_provisional: bool,
     /// Whose tickets are good for it; not always the client in whose line it stands.
     pub asker: u64,
+    /// Requests of one flow are taken in the order in which they came, whatever their kind; 0: of none.
+    pub flow: u64,
 }
 
 /// What became of an offer.

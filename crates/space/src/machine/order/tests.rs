@@ -22,7 +22,7 @@ fn query(client: u64, exact: u64, value: u32) -> Arrival<u32> {
 /// Teaches the order what requests of this shape cost.
 fn teach(order: &mut Order<u32>, exact: u64, cost: Duration) {
     assert!(matches!(order.offer(at(0), query(1000, exact, 0)), Offered::Queued));
-    let taken = order.take(at(0)).unwrap();
+    let taken = order.take(at(0), &[]).unwrap();
     order.on_served(taken.job, cost);
 }
 
@@ -37,24 +37,24 @@ fn large_changes_are_under_way_without_keeping_anybody_and_the_next_of_them_wait
     };
     for (size, cost) in [(1, MS / 20), (100_000, MS * 900)] {
         assert!(matches!(order.offer(at(0), change(1, size, 0)), Offered::Queued));
-        order.take(at(0)).map(|taken| order.on_served(taken.job, cost)).unwrap();
+        order.take(at(0), &[]).map(|taken| order.on_served(taken.job, cost)).unwrap();
     }
     for n in 1..=3 {
         assert!(matches!(order.offer(at(0), change(u64::from(n), 100_000, n)), Offered::Queued));
     }
-    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0))).collect();
+    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0), &[])).collect();
     assert_eq!(running.len(), 2, "the third one waits in its lane");
     let small = Shape { exact: 0, kind: 7, size: 1 };
     assert!(order.wait_of(at(0), Class::Update, 9.into(), small) < MS, "nobody else waits for them");
     let large = Shape { exact: 0, kind: 7, size: 100_000 };
     assert!(order.wait_of(at(0), Class::Update, 9.into(), large) >= MS * 1800, "but those who are like them do");
     assert!(matches!(order.offer(at(0), change(9, 1, 77)), Offered::Queued));
-    let next = order.take(at(0)).unwrap();
+    let next = order.take(at(0), &[]).unwrap();
     assert_eq!(next.value, 77);
     for taken in running.into_iter().chain([next]) {
         order.on_served(taken.job, MS);
     }
-    assert_eq!(order.take(at(1)).map(|taken| taken.value), Some(3));
+    assert_eq!(order.take(at(1), &[]).map(|taken| taken.value), Some(3));
 }
 
 #[test]
@@ -65,25 +65,25 @@ fn slow_queries_leave_a_server_to_what_is_short() {
     for n in 0..4 {
         assert!(matches!(order.offer(at(0), query(7, 50 + u64::from(n), n)), Offered::Queued));
     }
-    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0))).collect();
+    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0), &[])).collect();
     assert_eq!(running.len(), 3);
     assert!(matches!(order.offer(at(9_000), query(8, 1, 77)), Offered::Queued));
-    let short = order.take(at(9_000)).unwrap();
+    let short = order.take(at(9_000), &[]).unwrap();
     assert_eq!(short.value, 77);
     order.on_served(short.job, MS);
-    assert!(order.take(at(9_000)).is_none(), "the fourth is not known to be short");
+    assert!(order.take(at(9_000), &[]).is_none(), "the fourth is not known to be short");
     // What was given up is known: from now on at most two of them run at once.
     for taken in running {
         order.on_cancelled(taken.job, MS * 3_000);
     }
-    let fourth = order.take(at(10_000)).unwrap();
+    let fourth = order.take(at(10_000), &[]).unwrap();
     for n in 0..3 {
         assert!(matches!(order.offer(at(10_000), query(7, 50 + u64::from(n), n)), Offered::Queued));
     }
-    let second = order.take(at(10_060)).unwrap();
-    assert!(order.take(at(10_060)).is_none(), "the one that overran is long, too");
+    let second = order.take(at(10_060), &[]).unwrap();
+    assert!(order.take(at(10_060), &[]).is_none(), "the one that overran is long, too");
     assert!(matches!(order.offer(at(10_060), query(8, 1, 78)), Offered::Queued));
-    let short = order.take(at(10_060)).unwrap();
+    let short = order.take(at(10_060), &[]).unwrap();
     assert_eq!(short.value, 78);
     for job in [fourth.job, second.job, short.job] {
         order.on_cancelled(job, MS);
@@ -98,7 +98,7 @@ fn a_client_that_asks_one_thing_after_the_other_is_never_refused() {
         // Whatever each took, from a microsecond to several seconds.
         let cost = Duration::from_micros(1 << (n % 22));
         assert!(matches!(order.offer(now, query(1, u64::from(n % 5) + 1, n)), Offered::Queued), "{n}");
-        let taken = order.take(now).unwrap();
+        let taken = order.take(now, &[]).unwrap();
         now = now + cost;
         order.on_served(taken.job, cost);
     }
@@ -128,8 +128,8 @@ fn one_that_sends_much_at_once_is_refused_alone() {
     let denied = (0..1000).filter(|n| matches!(order.offer(at(0), query(1, 1, *n)), Offered::Denied(..))).count();
     assert_eq!(denied, 1000 - 200, "100 ms of work for two");
     assert!(matches!(order.offer(at(0), query(2, 1, 5000)), Offered::Queued));
-    order.take(at(0)).unwrap();
-    assert_eq!(order.take(at(0)).unwrap().value, 5000, "and it is next");
+    order.take(at(0), &[]).unwrap();
+    assert_eq!(order.take(at(0), &[]).unwrap().value, 5000, "and it is next");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn equal_questions_wait_as_one_and_who_waited_too_long_is_not_served() {
     let equal = |value, patience| Arrival { key: Some(QueryKey(9)), patience, ..query(u64::from(value), 1, value) };
     assert!(matches!(order.offer(at(0), equal(1, MS)), Offered::Queued));
     assert!(matches!(order.offer(at(0), equal(2, MS * 100)), Offered::Joined));
-    let taken = order.take(at(50)).unwrap();
+    let taken = order.take(at(50), &[]).unwrap();
     let ended = order.poll_ended().map(|ended| (ended.value, ended.why));
     assert_eq!((taken.value, taken.joined.len(), ended), (2, 0, Some((1, EndedBy::Time))));
     order.on_served(taken.job, MS);
@@ -159,7 +159,7 @@ fn promises_take_at_most_half_while_others_wait() {
     }
     let mut promised = 0;
     for _ in 0..40 {
-        let taken = order.take(at(0)).unwrap();
+        let taken = order.take(at(0), &[]).unwrap();
         promised += u32::from(taken.job.is_promised);
         order.on_served(taken.job, MS);
     }
@@ -187,7 +187,7 @@ proptest! {
                     over += u32::from(matches!(order.offer(at(now), request), Offered::Denied(..)));
                 }
                 1 => {
-                    if let Some(taken) = order.take(at(now)) {
+                    if let Some(taken) = order.take(at(now), &[]) {
                         over += 1 + taken.joined.len() as u32;
                         running.push(taken.job);
                     }
@@ -202,7 +202,7 @@ proptest! {
         }
         running.drain(..).for_each(|job| order.on_cancelled(job, MS));
         // With all servers free whatever waits is taken.
-        while let Some(taken) = order.take(at(now)) {
+        while let Some(taken) = order.take(at(now), &[]) {
             over += 1 + taken.joined.len() as u32;
             order.on_served(taken.job, MS);
         }
@@ -231,7 +231,7 @@ fn services_come_before_customers_who_are_never_locked_out() {
     }
     let mut served = Vec::new();
     for _ in 0..160 {
-        let taken = order.take(at(0)).unwrap();
+        let taken = order.take(at(0), &[]).unwrap();
         served.push(taken.value);
         order.on_served(taken.job, MS);
     }
@@ -252,7 +252,7 @@ fn a_service_that_comes_to_a_queue_full_of_customers_is_next_and_is_not_refused_
     assert!(matches!(order.offer(at(0), customer), Offered::Denied(..)));
     let agent = Arrival { patience, ..of(KpRole::Service, 6000, 6000, 7) };
     assert!(matches!(order.offer(at(0), agent), Offered::Queued));
-    assert_eq!(order.take(at(0)).unwrap().value, 7);
+    assert_eq!(order.take(at(0), &[]).unwrap().value, 7);
 }
 
 #[test]
@@ -265,9 +265,9 @@ fn a_later_check_of_the_same_takes_the_place_of_the_earlier_one() {
     let ended = order.poll_ended().map(|ended| (ended.value, ended.why));
     assert_eq!(ended, Some((1, EndedBy::Outdated)));
     assert_eq!(order.items(), 2);
-    let taken = order.take(at(9)).unwrap();
+    let taken = order.take(at(9), &[]).unwrap();
     assert_eq!((taken.value, taken.queued), (3, MS * 4), "in the place of the one that waited, with its own time");
-    assert_eq!(order.take(at(9)).unwrap().value, 2);
+    assert_eq!(order.take(at(9), &[]).unwrap().value, 2);
     // Among equal questions of several askers, only that of the same asker goes.
     let equal =
         |client, check, value| Arrival { key: Some(QueryKey(9)), check: Some(check), ..query(client, 2, value) };
@@ -275,7 +275,7 @@ fn a_later_check_of_the_same_takes_the_place_of_the_earlier_one() {
         order.offer(at(10), equal(client, client, value));
     }
     assert_eq!(order.poll_ended().map(|ended| ended.value), Some(20));
-    let taken = order.take(at(10)).unwrap();
+    let taken = order.take(at(10), &[]).unwrap();
     assert_eq!((taken.value, taken.joined), (10, vec![21]));
 }
 
@@ -296,7 +296,7 @@ fn who_has_left_is_not_served_and_keeps_nobody_out() {
         "they are swept out before it is refused"
     );
     assert_eq!(order.items(), 1);
-    let taken = order.take(at(200)).unwrap();
+    let taken = order.take(at(200), &[]).unwrap();
     assert_eq!(taken.value, 1);
     assert!(std::iter::from_fn(|| order.poll_ended()).all(|ended| ended.why == EndedBy::Outdated));
 }
@@ -337,7 +337,7 @@ fn the_papers_queues_have_a_length_and_each_of_its_policies() {
         let first = if policy == Policy::HeadDrop { 3 } else { 0 };
         let mut served = Vec::new();
         // Long after its time, as the papers do: nobody looks at deadlines.
-        while let Some(taken) = order.take(at(1_000_000)) {
+        while let Some(taken) = order.take(at(1_000_000), &[]) {
             served.push(taken.value);
             order.on_served(taken.job, MS);
         }
@@ -356,7 +356,7 @@ fn the_papers_queues_are_by_type_and_take_turns() {
     assert!(matches!(order.offer(at(0), change(10)), Offered::Queued), "another type, another queue");
     let mut served = Vec::new();
     for _ in 0..2 {
-        let taken = order.take(at(0)).unwrap();
+        let taken = order.take(at(0), &[]).unwrap();
         served.push(taken.value);
         order.on_served(taken.job, MS);
     }
@@ -364,6 +364,6 @@ fn the_papers_queues_are_by_type_and_take_turns() {
     assert_eq!(served, [0, 10]);
     let urgent = Arrival { kp: KpPlace { household: 1, client: 1, standing: service() }, ..query(1, 1, 11) };
     assert!(matches!(order.offer(at(0), urgent), Offered::Queued));
-    let rest: Vec<u32> = std::iter::from_fn(|| order.take(at(0))).map(|taken| taken.value).collect();
+    let rest: Vec<u32> = std::iter::from_fn(|| order.take(at(0), &[])).map(|taken| taken.value).collect();
     assert_eq!(rest, [1, 2, 11], "nobody comes first");
 }

@@ -29,10 +29,11 @@ impl<T> Tier<T> {
     pub(super) fn next(
         &self,
         may: impl Fn(usize) -> bool,
+        held: &[u64],
         is_wanted: impl Fn(&Entry<T>) -> bool + Copy,
     ) -> Option<usize> {
         let waiting = (0..LANES).filter(|lane| self.lanes[*lane].items() > 0 && may(*lane));
-        waiting.filter(|lane| self.lanes[*lane].has(is_wanted)).min_by_key(|lane| self.tags[*lane])
+        waiting.filter(|lane| self.lanes[*lane].has(held, is_wanted)).min_by_key(|lane| self.tags[*lane])
     }
 
     /// Something of a lane is under way.

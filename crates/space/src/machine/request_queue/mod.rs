@@ -187,6 +187,7 @@ impl<T> RequestQueue<T> {
             keeps_appointments: caller.accepts_tickets,
             is_provisional: false,
             asker: caller.client,
+            flow: caller.flow,
         };
         // Equal questions are never sent away: together they cost nothing.
         let may_leave = caller.accepts_tickets && request.key.is_none();
@@ -325,8 +326,13 @@ impl<T> RequestQueue<T> {
 
     /// The next request for a free server; none if nothing waits that this server may do.
     pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
+        self.take_but(now, &[])
+    }
+
+    /// The same, of other flows than these, which are in ascending order: something of them is under way that may be overtaken.
+    pub(crate) fn take_but(&mut self, now: Timestamp, held: &[u64]) -> Option<Taken<T>> {
         self.end_cold(now);
-        self.order.take(now)
+        self.order.take(now, held)
     }
 
     /// Those whose wait has ended without a turn.

@@ -23,6 +23,8 @@ pub struct Caller {
     pub ticket: Option<Ticket>,
     /// It keeps appointments.
     pub accepts_tickets: bool,
+    /// Its connection, if what is sent on that one behind the other is to be done in that order; 0: of none.
+    pub flow: u64,
 }
 
 impl Caller {
@@ -30,13 +32,19 @@ impl Caller {
     pub fn new(client: u64, asks: &Asks) -> Self {
         let accepts_tickets = asks.accept.is_some() || asks.ticket.is_some();
         let standing = KpStanding::default();
-        Self { client, household: 0, standing, want: asks.want, ticket: asks.ticket, accepts_tickets }
+        Self { client, household: 0, standing, want: asks.want, ticket: asks.ticket, accepts_tickets, flow: 0 }
     }
 
     /// The same, of this household and standing.
     #[must_use]
     pub fn of(self, household: u64, standing: KpStanding) -> Self {
         Self { household, standing, ..self }
+    }
+
+    /// The same, on this connection, whose requests are done in the order in which they were sent.
+    #[must_use]
+    pub fn in_flow(self, flow: u64) -> Self {
+        Self { flow, ..self }
     }
 }
 

@@ -1,13 +1,14 @@
 //! What the driver does in the field, step by step: what the writer and readers are to do next, what is handed over,
 //! answered and told; and what must hold at each of these moments.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use tidegate_control::hints::Hints;
 use tidegate_graph::{CancelToken, SubscriberId};
 
 use super::subscriber::{Data, SimulatedSubscriber};
-use super::world::{Asked, ROOM, SimulatedRequest, SpaceWorld, data_of};
+use super::world::{Asked, ROOM, SimulatedRequest, SimulatedRequester, SpaceWorld, data_of};
 use crate::machine::front_desk::{Control, NextRead, NextWrite, Side};
 use crate::machine::notification::SpaceNotification;
 use crate::machine::request::{AnswerSource, Refused, ResponseBody, SpaceResponse, Subscribed};
@@ -22,7 +23,8 @@ impl SpaceWorld {
     }
 
     pub(super) fn step_writer(&mut self) {
-        let next = self.desk.next_write(self.now, self.writer.hold(), self.writer.has_piece());
+        let next =
+            self.desk.next_write(self.now, self.writer.hold(), self.writer.has_piece(), &self.writer.flows_apart());
         let late = self.desk.drain(Side::Write);
         self.answer_late(late);
         match next {
@@ -60,9 +62,10 @@ impl SpaceWorld {
             self.answer_all();
             self.writer.handle_store_health(self.store.health);
             if let Some(work) = self.writer.poll_job() {
-                let what = work.requester().what.clone();
+                let requester = Rc::clone(work.requester());
                 if self.writer.perform(self.now, work, CancelToken::default()) {
-                    self.model(&what);
+                    self.check_order(&requester);
+                    self.model(&requester.what);
                 }
                 while let Some(write) = self.writer.poll_write() {
                     self.store.submit(self.writer.version(), &write);
@@ -86,6 +89,18 @@ impl SpaceWorld {
             if self.writer.is_at_rest() {
                 return;
             }
+        }
+    }
+
+    /// What was sent before on the same connection was done before, or never will be.
+    fn check_order(&mut self, requester: &SimulatedRequester) {
+        let SimulatedRequester { number, flow, .. } = *requester;
+        if flow != 0 {
+            let before = self.done_of_flow.insert(flow, number);
+            assert!(
+                before < Some(number),
+                "{number} of connection {flow} is done behind {before:?}, which was sent later"
+            );
         }
     }
 

@@ -92,6 +92,7 @@ impl WaitingWorld {
             accepts_partial: false,
             check: None,
             client: 0,
+            flow: 0,
             delegation: crate::machine::delegation::DelegationTerms::default(),
             hints: Hints::default(),
             requester: Waiting(number),
@@ -108,7 +109,7 @@ impl WaitingWorld {
 
     /// One thing that the writer does; false if it waits.
     fn step(&mut self) -> bool {
-        match self.desk.next_write(self.now, self.writer.hold(), self.writer.has_piece()) {
+        match self.desk.next_write(self.now, self.writer.hold(), self.writer.has_piece(), &self.writer.flows_apart()) {
             NextWrite::Work(taken) => self.writer.handle_request(*taken),
             NextWrite::Piece => {
                 self.writer.handle_piece(self.now);

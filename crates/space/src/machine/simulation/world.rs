@@ -52,6 +52,8 @@ pub(super) enum SimulatedRequest {
 #[derive(Debug)]
 pub(super) struct SimulatedRequester {
     pub(super) number: u64,
+    /// The connection that it was sent on, if its changes are made in order; 0: of none.
+    pub(super) flow: u64,
     pub(super) what: SimulatedRequest,
     pub(super) is_gone: Cell<bool>,
     pub(super) is_withdrawn: Cell<bool>,
@@ -141,6 +143,8 @@ pub(super) struct SpaceWorld {
     pub(super) returning: Vec<SimulatedSubscriber>,
     pub(super) pending: BTreeMap<u64, Rc<SimulatedRequester>>,
     pub(super) made: u64,
+    /// The last change that was done of each connection whose changes are made in order.
+    pub(super) done_of_flow: BTreeMap<u64, u64>,
     /// The plain model: the data after each version, and now.
     pub(super) states: BTreeMap<u64, Data>,
     pub(super) data: Data,
@@ -196,6 +200,7 @@ impl SpaceWorld {
             returning: Vec::new(),
             pending: BTreeMap::new(),
             made: 0,
+            done_of_flow: BTreeMap::new(),
             states: BTreeMap::from([(0, Data::new())]),
             data: Data::new(),
             confirmed: 0,
@@ -279,7 +284,10 @@ impl SpaceWorld {
     pub(super) fn offer(&mut self, what: SimulatedRequest, ask: SpaceRequest<u64>) {
         self.made += 1;
         let (is_gone, is_withdrawn, is_begun) = (Cell::new(false), Cell::new(false), Cell::new(false));
-        let visitor = Rc::new(SimulatedRequester { number: self.made, what, is_gone, is_withdrawn, is_begun });
+        let client = self.dice.below(4);
+        // Half of them send their changes one behind the other on one connection.
+        let flow = if ask.is_change() && client < 2 { client + 1 } else { 0 };
+        let visitor = Rc::new(SimulatedRequester { number: self.made, flow, what, is_gone, is_withdrawn, is_begun });
         self.pending.insert(self.made, Rc::clone(&visitor));
         let (class, (name, shape)) = (ask.class(), ask.names(0, (1, 2)));
         let name = name.map(Box::new);
@@ -293,11 +301,12 @@ impl SpaceWorld {
             accepts_partial: false,
             check: None,
             client: 0,
+            flow,
             delegation: DelegationTerms { is_accepted: self.made.is_multiple_of(2), rank: (self.made % 3) as u8 },
             hints: Hints::default(),
             requester: visitor,
         };
-        let caller = Caller { client: self.dice.below(4), ..Caller::default() };
+        let caller = Caller { client, flow, ..Caller::default() };
         match self.desk.offer(self.now, task, shape, &caller, &mut self.dice) {
             Offered::Waits(side) => {
                 let late = self.desk.drain(side);

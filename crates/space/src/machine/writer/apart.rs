@@ -170,6 +170,17 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         None
     }
 
+    /// The flows of what is made apart, in ascending order: what else there is of them is done afterwards, or it would overtake
+    /// what was sent before it.
+    pub(crate) fn flows_apart(&self) -> Vec<u64> {
+        let ApartChanges { large, drafts, drafting, .. } = &self.apart;
+        let apart = large.iter().map(|large| &large.request).chain(drafts).chain(drafting.iter().map(|it| &it.request));
+        let taken = apart.map(|request| &request.taken).chain(self.due.iter().map(|work| &work.taken));
+        let mut flows: Vec<u64> = taken.map(|taken| taken.value.flow).filter(|flow| *flow != 0).collect();
+        flows.sort_unstable();
+        flows
+    }
+
     /// Whether the writer has a piece to do when it has time.
     pub(crate) fn has_piece(&self) -> bool {
         !self.apart.large.is_empty() || self.space.is_untidy()

@@ -108,12 +108,16 @@ async fn half_a_message_is_late_only_while_it_is_read() {
 }
 
 fn insert(count: usize) -> String {
+    insert_from(0, count)
+}
+
+fn insert_from(first: usize, count: usize) -> String {
     let one = |number: usize| {
         format!(
             "<triple><subject type=\"uri\">u:s</subject><predicate>u:p</predicate><object type=\"literal\">{number}</object></triple>"
         )
     };
-    let triples: String = (0..count).map(one).collect();
+    let triples: String = (first..first + count).map(one).collect();
     let graph = format!(
         "<parameter name=\"insert_graph\" encoding=\"RDF-M3\"><triple_list>{triples}</triple_list></parameter>"
     );
@@ -150,4 +154,51 @@ async fn a_change_that_may_be_made_apart_is_under_way_alone_and_small_ones_toget
         }
         assert!(connection.buffer.is_blank() && connection.parked.is_none());
     }
+}
+
+#[tokio::test]
+async fn a_removal_that_turns_out_to_be_large_is_not_overtaken_by_what_its_connection_sends_behind_it() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let (mut connection, _inlet, _client) = connection(&service).await;
+    let part = LARGE_QUADS / 2;
+    for place in 0..8 {
+        connection.buffer.push(insert_from(place * part, part).as_bytes());
+    }
+    // By its text it is a small change; what it takes away is made in pieces.
+    connection.buffer.push(remove("u:p").as_bytes());
+    for value in 0..3 {
+        connection.buffer.push(insert_from(100_000 + value, 1).as_bytes());
+    }
+    connection.begin();
+    assert_eq!(connection.under_way.len(), 12, "all of them are under way");
+    for _ in 0..12 {
+        connection.answer_one().await;
+    }
+    connection.out.clear();
+    connection.buffer.push(query("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }").as_bytes());
+    connection.begin();
+    connection.answer_one().await;
+    assert!(connection.out.contains(">3<"), "what was sent behind the removal is there: {}", connection.out);
+}
+
+fn query(text: &str) -> String {
+    let parameters = format!("<parameter name=\"type\">sparql</parameter><parameter name=\"query\">{text}</parameter>");
+    message("QUERY", &parameters)
+}
+
+#[tokio::test]
+async fn a_change_that_shows_a_ticket_is_under_way_alone() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let (mut connection, _inlet, _client) = connection(&service).await;
+    let shown = "<parameter name=\"pace-ticket\">0000000000000001-0000000000000001</parameter></SSAP_message>";
+    let ticketed = insert(1).replace("</SSAP_message>", shown);
+    for message in [&insert(1), &ticketed, &insert(1)] {
+        connection.buffer.push(message.as_bytes());
+    }
+    for _ in 0..3 {
+        connection.begin();
+        assert_eq!(connection.under_way.len(), 1);
+        connection.answer_one().await;
+    }
+    assert!(connection.buffer.is_blank() && connection.parked.is_none());
 }

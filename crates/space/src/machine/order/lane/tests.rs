@@ -6,7 +6,7 @@ fn entry(work: u64, value: u32) -> Entry<u32> {
     let first = Waiter { value, arrived, deadline, check: None };
     let (joined, class, shape, standing) = (Vec::new(), Class::Query, Shape::default(), KpStanding::default());
     let (key, keeps_appointments, asker) = (None, false, 0);
-    Entry { first, joined, key, class, shape, standing, work, is_known: true, keeps_appointments, asker }
+    Entry { first, joined, key, class, shape, standing, work, is_known: true, keeps_appointments, asker, flow: 0 }
 }
 
 /// A client that is a household of its own.
@@ -15,7 +15,7 @@ fn alone(client: u64) -> LineId {
 }
 
 fn next(lane: &mut Lane<u32>) -> Option<(u64, u32)> {
-    lane.pop(|_| true).map(|(id, entry)| (id.client, entry.first.value))
+    lane.pop(&[], |_| true).map(|(id, entry)| (id.client, entry.first.value))
 }
 
 /// Clients that ask once in a while owe nothing, so all have the same tag: those with high numbers waited for as long as
@@ -48,7 +48,7 @@ fn whoever_comes_alone_is_next_behind_at_most_one_of_each() {
 fn who_was_found_to_be_dear_waits_for_it() {
     let mut lane = Lane::new();
     lane.push(alone(1), entry(1, 0));
-    lane.pop(|_| true).unwrap();
+    lane.pop(&[], |_| true).unwrap();
     lane.charge(alone(1), 1000);
     lane.push(alone(1), entry(1, 1));
     for n in 0..5 {
@@ -74,7 +74,7 @@ proptest! {
             left[*client as usize] += 1;
         }
         let (mut done, mut last) = ([0u64; 4], [None; 4]);
-        while let Some((id, entry)) = lane.pop(|_| true) {
+        while let Some((id, entry)) = lane.pop(&[], |_| true) {
             let of = id.client as usize;
             prop_assert!(last[of] < Some(entry.first.value), "in the order of arrival");
             (last[of], left[of]) = (Some(entry.first.value), left[of] - 1);
@@ -96,7 +96,7 @@ fn of(household: u64, client: u64) -> LineId {
 fn served(lane: &mut Lane<u32>, turns: usize) -> BTreeMap<u64, usize> {
     let mut served = BTreeMap::new();
     for _ in 0..turns {
-        *served.entry(lane.pop(|_| true).unwrap().0.household).or_default() += 1;
+        *served.entry(lane.pop(&[], |_| true).unwrap().0.household).or_default() += 1;
     }
     served
 }
