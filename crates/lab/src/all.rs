@@ -13,8 +13,10 @@ use super::{check_memory, code_of, configure, load, perform, threads, write, wri
 use crate::arguments::{AllArgs, HowArgs};
 use tidegate_program::{Stop, Usage};
 
-/// Where the figures of the book lie, beside it.
-const FIGURES: &str = "evaluation";
+/// The first page of the book, and the folder of all others.
+const PAGES: &str = "evaluation";
+/// The results of an experiment, for `--resume`.
+const KEPT: &str = "results.tsv";
 
 pub(super) fn run(args: &AllArgs) -> Result<u8> {
     let how = &args.how;
@@ -23,9 +25,21 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
     let mut time = Time::new(args.minutes, &scenarios);
     let (mut done, mut costs) = (Vec::new(), Vec::new());
     for scenario in &scenarios {
-        let (experiment, cost) = perform_with_cost(scenario, how, &stop, time.next())?;
+        let folder = how.out.join(&scenario.name);
+        let until = time.next();
+        let kept = if args.resume { read_kept(&folder, scenario) } else { None };
+        let (experiment, cost) = match kept {
+            Some(kept) => kept,
+            None => {
+                let (experiment, cost) = perform_with_cost(scenario, how, &stop, until)?;
+                write_experiment(&experiment, &folder)?;
+                if let Some(text) = report::kept(&experiment, &cost) {
+                    write(&folder.join(KEPT), &text)?;
+                }
+                (experiment, cost)
+            }
+        };
         println!("{}: {}", scenario.name, experiment.verdict());
-        write_experiment(&experiment, &how.out.join(&scenario.name))?;
         if experiment.replications() > 0 {
             done.push(experiment);
             costs.push(cost);
@@ -42,6 +56,11 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
     }
     println!("see {}", how.out.join("report.html").display());
     Ok(code_of(&done))
+}
+
+/// What an earlier run has left of this scenario.
+fn read_kept(folder: &Path, scenario: &Scenario) -> Option<(Experiment, Cost)> {
+    report::read_kept(&fs::read_to_string(folder.join(KEPT)).ok()?, scenario)
 }
 
 /// Every experiment that is to be run, checked before the first one is.
@@ -119,26 +138,18 @@ fn perform_with_cost(
 
 fn write_book(done: &[Experiment], costs: &[Cost], folder: &Path) -> Result<()> {
     write(&folder.join("report.html"), &report::html(done))?;
-    write(&folder.join("evaluation.md"), &report::book(done, costs, FIGURES))?;
-    let figures = done.last().map(report::figures).unwrap_or_default();
-    figures.iter().try_for_each(|figure| write(&folder.join(FIGURES).join(&figure.file), &figure.svg))
+    report::book(done, costs, PAGES).iter().try_for_each(|(name, text)| write(&folder.join(name), text))
 }
 
-/// The chapter of the manual, with the figures of this run and no others.
+/// The chapter of the manual, with the pages of this run and no others.
 fn write_manual(done: &[Experiment], costs: &[Cost], folder: &Path) -> Result<()> {
-    let figures = folder.join(FIGURES);
-    if let Ok(entries) = fs::read_dir(&figures) {
-        for path in
-            entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "svg"))
-        {
+    let is_ours = |path: &Path| path.extension().is_some_and(|it| it == "svg" || it == "md" || it == "csv");
+    if let Ok(entries) = fs::read_dir(folder.join(PAGES)) {
+        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_ours(path)) {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }
-    write(&folder.join("evaluation.md"), &report::book(done, costs, FIGURES))?;
-    for figure in done.iter().flat_map(report::figures) {
-        write(&figures.join(&figure.file), &figure.svg)?;
-    }
-    Ok(())
+    report::book(done, costs, PAGES).iter().try_for_each(|(name, text)| write(&folder.join(name), text))
 }
 
 /// From here on the peak is that of the next experiment, where the system can do that.

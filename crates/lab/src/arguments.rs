@@ -129,7 +129,10 @@ pub(crate) struct AllArgs {
     /// End after about this time, with fewer replications than planned where it does not suffice
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) minutes: Option<u32>,
-    /// Also write the chapter of the manual there: evaluation.md and its figures, once all is done
+    /// Go on with the book in --out: what is complete there, of this version and with these settings, is not run again
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Also write the chapter of the manual there: evaluation.md and a page for each experiment, once all is done
     #[arg(long, value_name = "DIR")]
     pub(crate) manual: Option<PathBuf>,
 }

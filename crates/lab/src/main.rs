@@ -9,6 +9,7 @@ mod replay;
 mod tune;
 
 use std::fs;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -134,7 +135,7 @@ fn run_one(mut scenario: Scenario, how: &HowArgs) -> Result<u8> {
     let experiment = perform(&scenario, how, &stop, None)?;
     write_experiment(&experiment, &how.out)?;
     write(&how.out.join("report.html"), &report::html(std::slice::from_ref(&experiment)))?;
-    println!("{}", experiment.verdict());
+    println!("{}\n{}", report::table(&experiment), experiment.verdict());
     println!("see {}", how.out.join("report.html").display());
     Ok(code_of(&[experiment]))
 }
@@ -156,12 +157,20 @@ fn perform(scenario: &Scenario, how: &HowArgs, stop: &Stop, until: Option<Instan
     check_memory(scenario, threads)?;
     let start = Instant::now();
     let name = &scenario.name;
+    // Whoever reads it later wants to know what to expect, and the end.
+    let cases = scenario.cases().map_or(0, |cases| cases.len());
+    let is_watched = std::io::stderr().is_terminal();
     let progress = |done: usize, total: usize| {
         let spent = start.elapsed();
         let left = spent.mul_f64((total - done) as f64 / done.max(1) as f64);
-        eprint!("\r{name}: {done} of {total} runs, {} left      ", readable(left));
+        if is_watched {
+            eprint!("\r{name}: {done} of {total} runs, {} left      ", readable(left));
+        } else if done == cases && done < total {
+            eprintln!("{name}: 1 of {} replications, {} left", scenario.replications, readable(left));
+        }
         if done == total {
-            eprintln!("\r{name}: {total} runs in {}                  ", readable(spent));
+            let (start, end) = if is_watched { ("\r", "                  ") } else { ("", "") };
+            eprintln!("{start}{name}: {total} runs in {}{end}", readable(spent));
         }
     };
     let flag: &AtomicBool = stop.flag();

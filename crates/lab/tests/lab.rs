@@ -176,7 +176,7 @@ fn a_sweep_of_two_numbers_is_a_heat_map() {
     let output = lab(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let svg = fs::read_to_string(Path::new(&out).join("mine-sweep-goodput.svg")).expect("a figure");
-    assert_eq!(svg.matches("class=\"d\"").count(), 6, "{svg}");
+    assert_eq!(svg.matches("opacity=").count(), 6, "{svg}");
     assert!(svg.contains("beta ↓, load →"), "{svg}");
     assert_eq!(summary(Path::new(&out))["cases"].as_array().map(Vec::len), Some(6));
     let unknown = lab(&["sweep", &file, "--vary", "clients.load=1", "--metric", "goodputt"]);
@@ -222,10 +222,10 @@ fn an_interrupted_experiment_leaves_a_valid_partial_report() {
     let (_folder, file, out) = scenario(&SMALL.replace("replications = 3", "replications = 10000"));
     let mut child = command(&["run", &file, "--out", &out, "--threads", "1"]).spawn().expect("it starts");
     let mut stderr = child.stderr.take().expect("its words");
-    // It says how far it is after every run; after some it has a whole replication.
+    // It says when it has a whole replication.
     let mut heard = String::new();
     let mut buffer = [0; 256];
-    while !heard.contains(": 4 of 20000 runs") {
+    while !heard.contains(": 1 of 10000 replications") {
         let read = std::io::Read::read(&mut stderr, &mut buffer).expect("progress");
         assert!(read > 0, "it ended by itself: {heard}");
         heard.push_str(&text(&buffer[..read]));
@@ -258,18 +258,38 @@ fn a_quick_book_says_that_it_is_one() {
     assert!(matches!(output.status.code(), Some(0 | 99)), "{told}{}", text(&output.stderr));
     let book = fs::read_to_string(folder.path().join("docs/evaluation.md")).expect("a book");
     assert!(!book.contains("{{"), "something was not filled in");
-    for wanted in
-        ["# Evaluation", "| G8 |", "| G9 |", "QUICK LOOK", "This is a quick look", "## What it cost", "(not run)"]
-    {
+    for wanted in ["# Evaluation", "| G8 |", "| G9 |", "This is a quick look", "evaluation/p5-jitter.md", "(not run)"] {
         assert!(book.contains(wanted), "{wanted} is not in the book");
     }
-    let figures = files(&folder.path().join("docs/evaluation"));
-    assert!(
-        figures.iter().all(|(name, svg)| name != "old.svg" && svg.contains("QUICK LOOK")),
-        "figures of another run"
-    );
+    let pages = files(&folder.path().join("docs/evaluation"));
+    let text_of = |wanted: &str| pages.iter().find(|(name, _)| name == wanted).map(|(_, text)| text.as_str());
+    assert!(text_of("old.svg").is_none(), "a figure of another run");
+    let answers = text_of("answers.md").expect("all answers");
+    assert!(answers.contains("## What it cost") && !answers.contains("{{"), "{answers}");
+    let page = text_of("p5-jitter.md").expect("a page for each experiment");
+    assert!(page.contains("QUICK LOOK") && page.contains("p5-jitter.csv") && page.contains("| case |"), "{page}");
+    assert!(text_of("p5-jitter.csv").is_some_and(|csv| csv.lines().count() > 1));
+    let mut figures = pages.iter().filter(|(name, _)| name.ends_with(".svg"));
+    assert!(figures.all(|(_, svg)| svg.contains("QUICK LOOK")), "figures of another run");
     for line in book.lines().filter(|line| line.starts_with("![")) {
         let file = line.split_once("](").and_then(|(_, rest)| rest.strip_suffix(')')).expect("a figure");
         assert!(folder.path().join("docs").join(file).exists(), "{file} is missing");
     }
+}
+
+/// What is complete is not run again, and the book has the same bytes.
+#[test]
+fn a_book_goes_on_where_it_was_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out").to_str().expect("a name").to_owned();
+    let once = lab(&["all", "--quick", "--only", "p5", "--out", &out]);
+    assert!(text(&once.stderr).contains("runs in"), "{}", text(&once.stderr));
+    let before = files(&folder.path().join("out"));
+    let again = lab(&["all", "--quick", "--only", "p5", "--out", &out, "--resume"]);
+    assert_eq!(again.status.code(), once.status.code());
+    assert_eq!(text(&again.stderr), "", "it was run again");
+    assert_eq!(files(&folder.path().join("out")), before);
+    // Other settings are another experiment.
+    let other = lab(&["all", "--quick", "--only", "p5", "--out", &out, "--resume", "--seed", "7"]);
+    assert!(text(&other.stderr).contains("runs in"), "{}", text(&other.stderr));
 }

@@ -1,19 +1,24 @@
-//! The book: `docs/evaluation.md`, made of a template without numbers and of the results of every experiment.
+//! The book: `docs/evaluation.md` with ten answers, all answers behind it, and a page for each experiment; made of templates
+//! without numbers and of the results of every experiment.
 //!
-//! The template (`book.md`) says in prose what was looked for; whatever was found is asked for between double braces:
+//! The templates (`front.md`, `answers.md`) say in prose what was looked for; whatever was found is asked for between double braces:
 //! ```text
 //! {{value NAME|METRIC|LABEL|…}}          the mean of the cases with these labels; the least to the most, if there are several
 //! {{percent NAME|METRIC|LABEL|…}}        the same in percent
 //! {{runs NAME|METRIC|LABEL|…}}           in how many of the runs of these cases the metric is 1: "3 of 10"
 //! {{change NAME|METRIC|LABEL|A -> B}}    by how many percent B differs from A
 //! {{holds NAME|WORDS}}                   Yes or No: whether the expectation that begins with these words held
-//! {{goals}} {{before}} {{cost}} {{extent}} {{contents}} {{sections}}
+//! {{figure FILE|TITLE}}                  a figure, if its experiment was run
+//! {{seconds NAME}}                       how long it took, and with how many threads
+//! {{goals}} {{before}} {{cost}} {{extent}} {{contents}}
 //! ```
 //! What was not run is said to be so; a template that asks for what no experiment has is a mistake that a test finds.
 
 use std::fmt::Write;
 
+use super::figures::figures;
 use super::page::markdown;
+use super::summary::csv;
 use super::{before, goals};
 use crate::experiment::{CaseResult, Experiment, figure};
 
@@ -34,12 +39,22 @@ pub struct Cost {
     pub memory: u64,
 }
 
-const TEMPLATE: &str = include_str!("book.md");
+const FRONT: &str = include_str!("front.md");
+const ANSWERS: &str = include_str!("answers.md");
 const NOT_RUN: &str = "(not run)";
 
-/// The whole book; figures lie in `folder`.
-pub fn book(experiments: &[Experiment], costs: &[Cost], folder: &str) -> String {
-    filled(TEMPLATE, |directive| answer(directive, experiments, costs, folder))
+/// The whole book: names of files with their texts. The first lies beside `folder`, in which all others are.
+pub fn book(experiments: &[Experiment], costs: &[Cost], folder: &str) -> Vec<(String, String)> {
+    let filled_in = |template| filled(template, |directive| answer(directive, experiments, costs, folder));
+    let mut pages =
+        vec![(format!("{folder}.md"), filled_in(FRONT)), (format!("{folder}/answers.md"), filled_in(ANSWERS))];
+    for experiment in experiments {
+        let name = &experiment.scenario.name;
+        pages.push((format!("{folder}/{name}.md"), markdown(experiment)));
+        pages.push((format!("{folder}/{name}.csv"), csv(experiment)));
+        pages.extend(figures(experiment).into_iter().map(|figure| (format!("{folder}/{}", figure.file), figure.svg)));
+    }
+    pages
 }
 
 /// A template with every directive replaced.
@@ -79,8 +94,17 @@ fn answer(text: &str, experiments: &[Experiment], costs: &[Cost], folder: &str) 
         "before" => return before::table(experiments),
         "cost" => return cost_table(costs),
         "extent" => return extent(experiments),
-        "contents" => return contents(experiments),
-        "sections" => return experiments.iter().map(|experiment| markdown(experiment, folder)).collect(),
+        "contents" => return contents(experiments, folder),
+        "figure" => {
+            let file = format!("{}.svg", directive.name);
+            let is_there = |experiment: &Experiment| figures(experiment).iter().any(|figure| figure.file == file);
+            let title = directive.parts.first().copied().unwrap_or_default();
+            let figure = format!("![{title}]({folder}/{file})");
+            return if experiments.iter().any(is_there) { figure } else { NOT_RUN.to_owned() };
+        }
+        "seconds" => {
+            return costs.iter().find(|cost| cost.name == directive.name).map_or(NOT_RUN.to_owned(), Cost::words);
+        }
         _ => {}
     }
     let found = experiments.iter().find(|experiment| experiment.scenario.name == directive.name);
@@ -155,17 +179,17 @@ fn extent(experiments: &[Experiment]) -> String {
 /// Replications of an experiment whose intervals are to be believed.
 const REPLICATIONS_WANTED: usize = 10;
 
-fn contents(experiments: &[Experiment]) -> String {
+fn contents(experiments: &[Experiment], folder: &str) -> String {
     let line = |experiment: &Experiment| {
-        format!("- [{}](#{}): {}\n", experiment.scenario.title, anchor(experiment), experiment.verdict())
+        let verdicts = experiment.verdicts();
+        let held = verdicts.iter().filter(|verdict| verdict.holds).count();
+        let held = match verdicts.len() {
+            0 => String::new(),
+            all => format!(": {held} of {all} expectations hold"),
+        };
+        format!("- [{}]({folder}/{}.md){held}\n", experiment.scenario.title, experiment.scenario.name)
     };
     experiments.iter().map(line).collect::<String>().trim_end().to_owned()
-}
-
-/// As the common renderers make it of a heading.
-fn anchor(experiment: &Experiment) -> String {
-    let kept = experiment.scenario.title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
 fn cost_table(costs: &[Cost]) -> String {
@@ -191,6 +215,13 @@ fn cost_table(costs: &[Cost]) -> String {
 }
 
 impl Cost {
+    /// How long somebody waits for it.
+    fn words(&self) -> String {
+        let threads = self.threads.clamp(1, self.runs.max(1));
+        let word = if threads == 1 { "thread" } else { "threads" };
+        format!("{:.0} s on {threads} {word}", self.seconds.max(1.0))
+    }
+
     /// Events per second of each thread.
     pub fn rate(&self) -> f64 {
         self.events / (self.seconds * self.threads.clamp(1, self.runs.max(1)) as f64).max(1e-9)
@@ -207,13 +238,21 @@ mod tests {
     fn the_template_asks_for_what_there_is() {
         let scenarios: Vec<Scenario> = BOOK.iter().map(|(name, text)| Scenario::read(name, text).unwrap()).collect();
         let mut asked = 0;
-        filled(TEMPLATE, |text| {
+        let files: Vec<String> = BOOK.iter().map(|(name, _)| (*name).to_owned()).collect();
+        filled(&format!("{FRONT}{ANSWERS}"), |text| {
             let Directive { word, name, parts } = Directive::of(text);
             asked += 1;
-            if ["goals", "before", "cost", "extent", "contents", "sections"].contains(&word) {
+            if ["goals", "before", "cost", "extent", "contents"].contains(&word) {
+                return String::new();
+            }
+            if word == "figure" {
+                assert!(files.iter().any(|file| name.starts_with(file.as_str())) && parts.len() == 1, "{text}");
                 return String::new();
             }
             let scenario = scenarios.iter().find(|scenario| scenario.name == name).expect(text);
+            if word == "seconds" {
+                return String::new();
+            }
             if word == "holds" {
                 assert!(scenario.asserts.iter().any(|assert| assert.says.starts_with(parts[0])), "{text}");
                 return String::new();
@@ -233,13 +272,17 @@ mod tests {
     /// Numbers are the generator's; the template has names only.
     #[test]
     fn the_template_has_no_numbers() {
-        let prose = filled(TEMPLATE, |_| String::new());
+        let prose = filled(&format!("{FRONT}{ANSWERS}"), |_| String::new());
         let mut prose = prose.split_whitespace().collect::<Vec<_>>().join(" ");
         for name in ["AST+RBT of 2018", "AST+RBT of 2019", "paper 003", "Paper 003", "papers 000 and 002", "95 %"] {
             prose = prose.replace(name, "");
         }
         let goals: Vec<&str> = prose.split(|c: char| !c.is_alphanumeric()).collect();
         for word in goals.into_iter().filter(|word| word.contains(|c: char| c.is_ascii_digit())) {
+            // Names of experiments: e1-overload.
+            if word.starts_with(['e', 'p']) && word[1..].chars().all(|c| c.is_ascii_digit()) {
+                continue;
+            }
             let is_name = word.starts_with(['G', 'E', 'P']) && word[1..].chars().all(|c| c.is_ascii_digit());
             assert!(is_name, "{word}");
         }

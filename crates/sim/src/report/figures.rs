@@ -1,7 +1,7 @@
 //! Which figures an experiment gets: lines if a number varies, bars if names do, and what the scenario asks for besides.
 
 use super::caption;
-use super::svg::{Chart, CurveShape, Series, bars, heat};
+use super::svg::{Chart, CurveShape, Emphasis, Scale, Series, bars, emphasis_of, heat};
 use crate::experiment::{CaseResult, Experiment, short};
 use crate::scenario::WorldKind;
 
@@ -24,15 +24,45 @@ pub fn figures(experiment: &Experiment) -> Vec<Figure> {
         file: format!("{}-{}.svg", scenario.name, scenario.primary.replace('_', "-")),
         svg: main_figure(experiment),
     }];
-    let extra = match scenario.plot.as_deref() {
-        Some("timeline") => Some(timeline(experiment)),
-        Some("trace") => Some(trace(experiment)),
-        _ => None,
-    };
-    if let (Some(svg), Some(kind)) = (extra, &scenario.plot) {
-        list.push(Figure { file: format!("{}-{kind}.svg", scenario.name), svg });
+    let Some(kind) = scenario.plot.as_deref() else { return list };
+    let file = |part: &str| format!("{}-{kind}{part}.svg", scenario.name);
+    match kind {
+        "timeline" => list.push(Figure { file: file(""), svg: timeline(experiment) }),
+        "trace" => list.push(Figure { file: file(""), svg: trace(experiment) }),
+        "price" => {
+            for place in scenario.plot_only.iter().flat_map(|labels| labels.split(", ")) {
+                list.push(Figure { file: file(&format!("-{place}")), svg: price(experiment, place) });
+            }
+        }
+        _ => {}
     }
     list
+}
+
+/// What freshness costs: requests for each useful answer against the share of stale copies, a mark for each client.
+fn price(experiment: &Experiment, place: &str) -> String {
+    let is_here = |result: &&CaseResult| result.labels.iter().any(|(_, label)| label == place);
+    let marks = experiment.results.iter().filter(is_here).map(|result| {
+        let name = result.labels.iter().filter(|(_, label)| label != place).map(|(_, label)| label.as_str());
+        let (asked, stale) = (experiment.estimate(result, "requests_per_answer"), experiment.estimate(result, "stale"));
+        let name = name.collect::<Vec<_>>().join(", ");
+        let (emphasis, shape) = (emphasis_of(&name), CurveShape::Named);
+        Series { name, points: vec![(asked.mean, stale.mean, stale.half_width)], shape, emphasis }
+    });
+    // Who never asks has no answers, and stands nowhere.
+    let series: Vec<Series> =
+        marks.filter(|mark| mark.points.iter().all(|(x, y, _)| *x > 0.0 && y.is_finite())).collect();
+    let axis = experiment.scenario.axes.iter().find(|axis| axis.points.iter().any(|(label, _)| label == place));
+    let axis = axis.map_or("", |axis| short(&axis.name));
+    Chart {
+        title: format!("What freshness costs: {axis} {place}"),
+        caption: caption(experiment),
+        x: "requests for each useful answer (less is better)".to_owned(),
+        y: "stale, share (less is better)".to_owned(),
+        series,
+        scales: None,
+    }
+    .svg()
 }
 
 /// Name and unit of a metric.
@@ -85,10 +115,17 @@ fn main_figure(experiment: &Experiment) -> String {
         let name = if others.is_empty() { scenario.primary.replace('_', " ") } else { others.join(", ") };
         let here = estimate(result);
         let point = (number(&result.labels[axis].1).unwrap_or(0.0), here.mean, here.half_width);
-        match series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name, points: vec![point], shape: CurveShape::Marked }),
+        if let Some(series) = series.iter_mut().find(|series| series.name == name) {
+            series.points.push(point);
+        } else {
+            let emphasis = emphasis_of(&name);
+            series.push(Series { name, points: vec![point], shape: CurveShape::Marked, emphasis });
         }
+    }
+    // A few lines can be told apart without that.
+    if series.len() <= LINES_MAX {
+        let grey = series.iter_mut().filter(|series| series.emphasis == Emphasis::Grey);
+        grey.for_each(|series| series.emphasis = Emphasis::Plain);
     }
     if let Some(bound) = bound(experiment, axis) {
         series.push(bound);
@@ -96,6 +133,9 @@ fn main_figure(experiment: &Experiment) -> String {
     let x = short(&scenario.axes[axis].name).replace('_', " ");
     Chart { title: scenario.title.clone(), caption: caption(experiment), x, y, series, scales: None }.svg()
 }
+
+/// Lines that have a colour each, beside a bound.
+const LINES_MAX: usize = 5;
 
 /// The least that the capacity allows, beside measured staleness.
 fn bound(experiment: &Experiment, axis: usize) -> Option<Series> {
@@ -110,7 +150,7 @@ fn bound(experiment: &Experiment, axis: usize) -> Option<Series> {
             points.push((x, experiment.estimate(result, "stale").mean / ratio, 0.0));
         }
     }
-    Some(Series { name: "least possible".to_owned(), points, shape: CurveShape::Dashed })
+    Some(Series { name: "least possible".to_owned(), points, shape: CurveShape::Dashed, emphasis: Emphasis::Plain })
 }
 
 fn heat_map(experiment: &Experiment) -> String {
@@ -141,15 +181,22 @@ fn plotted(experiment: &Experiment) -> impl Iterator<Item = &CaseResult> {
         .filter(move |result| only.is_none_or(|wanted| result.labels.iter().any(|(_, label)| label == wanted)))
 }
 
+/// Both axes of what goes on over time.
+fn over_time(series: &[Series]) -> [Scale; 2] {
+    let points = || series.iter().flat_map(|series| series.points.iter());
+    [Scale::even(points().map(|point| point.0)), Scale::even(points().map(|point| point.1))]
+}
+
 fn timeline(experiment: &Experiment) -> String {
-    let series = plotted(experiment)
+    let series: Vec<Series> = plotted(experiment)
         .map(|result| {
             let bin = result.timeline.len().div_ceil(POINTS).max(1);
             let mean = |chunk: &[crate::polling::Second]| {
                 chunk.iter().map(|second| f64::from(second.stale)).sum::<f64>() / chunk.len() as f64
             };
             let points = result.timeline.chunks(bin).enumerate().map(|(n, chunk)| ((n * bin) as f64, mean(chunk)));
-            Series::new(result.name(), CurveShape::Line, points.collect())
+            let emphasis = emphasis_of(&result.name());
+            Series { emphasis, ..Series::new(result.name(), CurveShape::Line, points.collect()) }
         })
         .collect();
     let title = format!("{}: over time, first seed", experiment.scenario.title);
@@ -158,8 +205,8 @@ fn timeline(experiment: &Experiment) -> String {
         caption: caption(experiment),
         x: "time, s".to_owned(),
         y: "stale, share".to_owned(),
+        scales: Some(over_time(&series)),
         series,
-        scales: None,
     }
     .svg()
 }
@@ -181,8 +228,8 @@ fn trace(experiment: &Experiment) -> String {
         caption: caption(experiment),
         x: "time, s".to_owned(),
         y: "timeout, s".to_owned(),
+        scales: Some(over_time(&series)),
         series,
-        scales: None,
     }
     .svg()
 }

@@ -7,13 +7,15 @@ mod before;
 mod book;
 mod figures;
 mod goals;
+mod kept;
 mod page;
 mod summary;
 pub mod svg;
 
 pub use book::{Cost, book};
 pub use figures::{Figure, figures};
-pub use page::{html, markdown};
+pub use kept::{kept, read_kept};
+pub use page::{html, table};
 pub use summary::{csv, json, timeline_csv};
 
 use crate::experiment::Experiment;

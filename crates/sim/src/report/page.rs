@@ -95,7 +95,8 @@ pub fn html(experiments: &[Experiment]) -> String {
          :root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
          table{{border-collapse:collapse;font-size:14px;display:block;overflow-x:auto}}td,th{{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #8884}}\
          td:first-child,th:first-child{{text-align:left}}svg{{max-width:100%;height:auto}}.no{{color:#c9424a}}.yes{{color:#3aa655}}</style>\
-         <h1>Tidegate laboratory</h1><p>Version {VERSION}. {} experiments.</p><ul>",
+         <h1>Tidegate laboratory</h1><p>Version {VERSION}. {} experiments.</p>\
+         <p><label>Show rows with <input type=\"search\" id=\"find\"></label></p><ul>",
         experiments.len()
     );
     for experiment in experiments {
@@ -111,9 +112,16 @@ pub fn html(experiments: &[Experiment]) -> String {
     for experiment in experiments {
         section(&mut page, experiment);
     }
+    page.push_str(FIND);
     page.push_str("</html>\n");
     page
 }
+
+/// Rows of tables that do not have all the words are hidden.
+const FIND: &str = "<script>document.getElementById('find').addEventListener('input',e=>{\
+const words=e.target.value.toLowerCase().split(/\\s+/);\
+for(const row of document.querySelectorAll('tr:not(:first-child)')){\
+const text=row.textContent.toLowerCase();row.hidden=!words.every(word=>text.includes(word))}})</script>";
 
 fn section(page: &mut String, experiment: &Experiment) {
     let scenario = &experiment.scenario;
@@ -156,12 +164,43 @@ fn section(page: &mut String, experiment: &Experiment) {
     let _ = write!(page, "</table><p><small>{}</small></p>", escaped(&caption(experiment)));
 }
 
-/// A section of the manual; figures lie in `folder`.
-pub fn markdown(experiment: &Experiment, folder: &str) -> String {
+/// The same table for a terminal: the primary metric and a few beside it.
+pub fn table(experiment: &Experiment) -> String {
+    let mut columns = columns(experiment);
+    columns.truncate(TERMINAL_COLUMNS);
+    let head = std::iter::once("case".to_owned()).chain(columns.iter().map(|name| name.replace('_', " ")));
+    let mut rows = vec![head.collect::<Vec<_>>()];
+    for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
+        let cells = columns.iter().map(|name| with_interval(experiment.estimate(result, name)));
+        rows.push(std::iter::once(result.name()).chain(cells).collect());
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..=columns.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let _ = write!(text, "{:<1$}", row[0], widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Metrics that fit beside the names of cases.
+const TERMINAL_COLUMNS: usize = 4;
+
+/// A page of the manual; figures and numbers lie beside it.
+pub(super) fn markdown(experiment: &Experiment) -> String {
     let scenario = &experiment.scenario;
-    let mut text = format!("### {}\n\n*{}* {}\n\n", scenario.title, scenario.question, experiment.verdict());
+    let mut text = format!(
+        "# {}\n\n<!-- Written by `tidegate lab all`. -->\n\n*{}* {}\n\n",
+        scenario.title,
+        scenario.question,
+        experiment.verdict()
+    );
     for figure in figures(experiment) {
-        let _ = write!(text, "![{}]({folder}/{})\n\n", scenario.title, figure.file);
+        let _ = write!(text, "![{}]({})\n\n", scenario.title, figure.file);
     }
     for verdict in experiment.verdicts() {
         let word = if verdict.holds { "holds" } else { "**missed**" };
@@ -174,6 +213,12 @@ pub fn markdown(experiment: &Experiment, folder: &str) -> String {
         let cells: Vec<String> = columns.iter().map(|name| with_interval(experiment.estimate(result, name))).collect();
         let _ = writeln!(text, "| {} | {} |", result.name(), cells.join(" | "));
     }
-    let _ = write!(text, "\n{}.\n\n", caption(experiment));
+    let name = &scenario.name;
+    let _ = write!(
+        text,
+        "\n{}. All metrics: [{name}.csv]({name}.csv). Repeat it with `tidegate lab run {name}`; \
+         [all experiments](../evaluation.md#contents).\n",
+        caption(experiment)
+    );
     text
 }

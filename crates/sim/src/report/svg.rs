@@ -1,12 +1,15 @@
 //! Figures as SVG: lines with confidence bars, bars by case, and heat maps.
 //!
-//! Written by hand and not by a plotting crate, because colours have to follow the reader's light or dark scheme, which
-//! takes a style sheet inside the file. Every figure is some 5 KiB.
+//! Written by hand and not by a plotting crate, because colours have to follow the reader's light or dark scheme, and paper.
+//! A figure with many lines shows a few of them in colour ([`Emphasis`]), and the others in grey, named in one line. Every figure
+//! is some 5 KiB.
 
+mod fields;
 mod scale;
 
 use std::fmt::Write;
 
+pub use fields::{bars, heat};
 pub use scale::Scale;
 
 use crate::experiment::figure;
@@ -37,6 +40,20 @@ pub struct Series {
     pub points: Vec<(f64, f64, f64)>,
     /// How the points are shown.
     pub shape: CurveShape,
+    /// How much it is to be seen.
+    pub emphasis: Emphasis,
+}
+
+/// How much a line is to be seen beside others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Emphasis {
+    /// It is what the figure is about: bold.
+    Bold,
+    /// In colour.
+    #[default]
+    Plain,
+    /// One of those that the others stand before: grey, without a line in the legend.
+    Grey,
 }
 
 /// How points are shown.
@@ -53,12 +70,30 @@ pub enum CurveShape {
     Dashed,
     /// Single events.
     Dots,
+    /// A mark with its interval and its name beside it, for each: nothing is in between.
+    Named,
+}
+
+/// How much a case is to be seen, by its name: ours, then what it is measured by, then the rest of the literature.
+pub fn emphasis_of(name: &str) -> Emphasis {
+    if name.contains("ours") || name.contains("as shipped") {
+        Emphasis::Bold
+    } else if ["AST", "paper", "fixed", "least possible"].iter().any(|part| name.contains(part)) {
+        Emphasis::Plain
+    } else {
+        Emphasis::Grey
+    }
 }
 
 impl Series {
     /// Points without an interval.
     pub fn new(name: impl Into<String>, shape: CurveShape, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points: points.into_iter().map(|(x, y)| (x, y, 0.0)).collect(), shape }
+        Self {
+            name: name.into(),
+            points: points.into_iter().map(|(x, y)| (x, y, 0.0)).collect(),
+            shape,
+            ..Self::default()
+        }
     }
 }
 
@@ -67,14 +102,18 @@ const LEFT: f64 = 70.0;
 const PLOT_WIDTH: f64 = 420.0;
 const TOP: f64 = 46.0;
 const PLOT_HEIGHT: f64 = 300.0;
-const COLOURS: usize = 10;
-const STYLE: &str = "<style>\
-svg{--ink:#1b1f24;--soft:#6b7280;--grid:#d9dde3;--ground:#fff;font:12px system-ui,sans-serif}\
-@media(prefers-color-scheme:dark){svg{--ink:#e6e8eb;--soft:#9aa3ad;--grid:#3a414a;--ground:#15181c}}\
-.g{fill:var(--ground)}text{fill:var(--ink)}.s{fill:var(--soft)}.a{stroke:var(--grid);stroke-width:1}\
-.l{fill:none;stroke-width:1.8}.b{stroke-dasharray:5 4}.c0{--c:#2f7ed8}.c1{--c:#e07b39}.c2{--c:#3aa655}.c3{--c:#c9424a}.c4{--c:#9168c8}\
-.c5{--c:#a0785a}.c6{--c:#d670b0}.c7{--c:#8a939c}.c8{--c:#b5a72c}.c9{--c:#2fb3b3}\
-.l,.e{stroke:var(--c)}.d{fill:var(--c)}</style>";
+/// The height of a line of the legend.
+const LEGEND: f64 = 18.0;
+/// Lines beyond these have no colour of their own.
+const COLOURS: [&str; 6] = ["#2f7ed8", "#e07b39", "#3aa655", "#c9424a", "#9168c8", "#a0785a"];
+const GREY: &str = "#8a939c";
+const INK: &str = "#1b1f24";
+const SOFT: &str = "#6b7280";
+const GRID: &str = "#d9dde3";
+/// Colours are attributes, which every program understands that prints or converts a figure. Only where the reader's scheme is
+/// dark a style sheet takes the place of those that would not be seen.
+const STYLE: &str = "<style>@media(prefers-color-scheme:dark){.g{fill:#15181c}svg{fill:#e6e8eb}.s{fill:#9aa3ad}\
+.a{stroke:#3a414a}.i{stroke:#e6e8eb}}</style>";
 
 /// Room for text in XML.
 pub(super) fn escaped(text: &str) -> String {
@@ -88,7 +127,7 @@ impl Chart {
         let [x, y] = self.scales.clone().unwrap_or_else(|| {
             [Scale::of(points().map(|point| point.0), false), Scale::of(points().map(|point| point.1), true)]
         });
-        let height = (TOP + PLOT_HEIGHT + 78.0).max(TOP + 18.0 * self.series.len() as f64 + 60.0);
+        let height = (TOP + PLOT_HEIGHT + 78.0).max(TOP + LEGEND * self.series.len() as f64 + 60.0);
         let mut svg = opened(height, &self.title, &self.caption);
         let across = |value: f64| LEFT + PLOT_WIDTH * x.place(value);
         let down = |value: f64| TOP + PLOT_HEIGHT * (1.0 - y.place(value).clamp(-0.02, 1.02));
@@ -97,7 +136,7 @@ impl Chart {
             let bottom = TOP + PLOT_HEIGHT;
             let _ = write!(
                 svg,
-                "<line class=\"a\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
+                "<line class=\"a\" stroke=\"{GRID}\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
                  <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 bottom + 16.0,
                 escaped(&text)
@@ -108,7 +147,7 @@ impl Chart {
             let right = LEFT + PLOT_WIDTH;
             let _ = write!(
                 svg,
-                "<line class=\"a\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
+                "<line class=\"a\" stroke=\"{GRID}\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
                 at + 4.0,
@@ -117,46 +156,128 @@ impl Chart {
         }
         let (middle, bottom) = (LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 36.0);
         let _ = write!(svg, "<text x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>", escaped(&self.x));
-        let _ = write!(svg, "<text x=\"{LEFT}\" y=\"{}\" class=\"s\">{}</text>", TOP - 8.0, escaped(&self.y));
-        for (number, series) in self.series.iter().enumerate() {
+        let _ = write!(
+            svg,
+            "<text x=\"{LEFT}\" y=\"{}\" class=\"s\" fill=\"{SOFT}\">{}</text>",
+            TOP - 8.0,
+            escaped(&self.y)
+        );
+        // Grey first: what the figure is about lies above it.
+        let mut order: Vec<&Series> = self.series.iter().collect();
+        order.sort_by_key(|series| series.emphasis != Emphasis::Grey);
+        let named = self.series.iter().filter(|it| it.emphasis != Emphasis::Grey && it.shape != CurveShape::Named);
+        let colours: Vec<(&str, &str)> = named.clone().map(|it| it.name.as_str()).zip(COLOURS).collect();
+        for series in order {
+            let colour = match (series.shape, series.emphasis) {
+                (CurveShape::Named, Emphasis::Bold) => COLOURS[0],
+                (CurveShape::Named, Emphasis::Plain) => COLOURS[1],
+                _ => colours.iter().find(|(name, _)| *name == series.name).map_or(GREY, |(_, colour)| colour),
+            };
             let shown = series.points.iter().filter(|point| x.shows(point.0) && y.shows(point.1));
             let placed: Vec<_> =
                 shown.map(|(x, y, half)| (across(*x), down(*y), [down(y + half), down(y - half)], *half)).collect();
-            series.draw(&mut svg, number, &placed);
+            series.draw(&mut svg, colour, &placed);
+        }
+        let lines = named.clone().count();
+        for (number, series) in named.enumerate() {
+            let colour = colours.get(number).map_or(GREY, |(_, colour)| colour);
+            series.draw_legend(&mut svg, colour, TOP + 12.0 + LEGEND * number as f64);
+        }
+        let grey = self.series.iter().filter(|it| it.emphasis == Emphasis::Grey && it.shape != CurveShape::Named);
+        let names: Vec<&str> = grey.map(|series| series.name.as_str()).collect();
+        if !names.is_empty() {
+            let left = LEFT + PLOT_WIDTH + 16.0;
+            for (number, line) in wrapped(&format!("grey: {}", names.join(", "))).iter().enumerate() {
+                let top = TOP + 20.0 + LEGEND * lines as f64 + 14.0 * number as f64;
+                let text = escaped(line);
+                let _ = write!(
+                    svg,
+                    "<text x=\"{left}\" y=\"{top}\" class=\"s\" fill=\"{SOFT}\" font-size=\"11\">{text}</text>"
+                );
+            }
         }
         svg.push_str("</svg>\n");
         svg
     }
 }
 
+/// Lines of a legend, as wide as there is room.
+fn wrapped(text: &str) -> Vec<String> {
+    const CHARACTERS: usize = 40;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > 0 && line + 1 + word.chars().count() > CHARACTERS {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// A point in pixels, with the ends of its interval, and half of its width.
 type Placed = (f64, f64, [f64; 2], f64);
 
 impl Series {
-    fn draw(&self, svg: &mut String, number: usize, points: &[Placed]) {
-        let colour = number % COLOURS;
-        let bound = if self.shape == CurveShape::Dashed || number >= COLOURS { " b" } else { "" };
-        let _ = write!(svg, "<g class=\"c{colour}\">");
-        if self.shape != CurveShape::Dots {
-            let _ = write!(svg, "<polyline class=\"l{bound}\" points=\"{}\"/>", self.path(points));
+    fn draw(&self, svg: &mut String, colour: &str, points: &[Placed]) {
+        let (width, dashes, radius) = self.pen();
+        let _ = write!(svg, "<g stroke=\"{colour}\" fill=\"{colour}\" stroke-width=\"{width}\">");
+        if !matches!(self.shape, CurveShape::Dots | CurveShape::Named) {
+            let _ = write!(svg, "<polyline fill=\"none\"{dashes} points=\"{}\"/>", self.path(points));
         }
         for (at, middle, [high, low], half) in points {
-            if self.shape == CurveShape::Marked && half.is_finite() && *half > 0.0 {
-                let _ =
-                    write!(svg, "<line class=\"e\" x1=\"{at:.1}\" y1=\"{high:.1}\" x2=\"{at:.1}\" y2=\"{low:.1}\"/>");
+            if matches!(self.shape, CurveShape::Marked | CurveShape::Named) && half.is_finite() && *half > 0.0 {
+                let _ = write!(
+                    svg,
+                    "<line stroke-width=\"1\" x1=\"{at:.1}\" y1=\"{high:.1}\" x2=\"{at:.1}\" y2=\"{low:.1}\"/>"
+                );
             }
-            if matches!(self.shape, CurveShape::Marked | CurveShape::Dots) {
-                let _ = write!(svg, "<circle class=\"d\" cx=\"{at:.1}\" cy=\"{middle:.1}\" r=\"3\"/>");
+            if matches!(self.shape, CurveShape::Marked | CurveShape::Dots | CurveShape::Named) {
+                let _ = write!(svg, "<circle stroke=\"none\" cx=\"{at:.1}\" cy=\"{middle:.1}\" r=\"{radius}\"/>");
+            }
+            if self.shape == CurveShape::Named {
+                let weight = if self.emphasis == Emphasis::Bold { " font-weight=\"600\"" } else { "" };
+                let (left, top, name) = (at + 7.0, middle + 4.0, escaped(&self.name));
+                let _ = write!(
+                    svg,
+                    "<text stroke=\"none\" x=\"{left:.1}\" y=\"{top:.1}\" font-size=\"11\"{weight}>{name}</text>"
+                );
             }
         }
-        let (left, top) = (LEFT + PLOT_WIDTH + 16.0, TOP + 12.0 + 18.0 * number as f64);
+        svg.push_str("</g>");
+    }
+
+    /// Its line in the legend.
+    fn draw_legend(&self, svg: &mut String, colour: &str, top: f64) {
+        let (width, dashes, radius) = self.pen();
+        let left = LEFT + PLOT_WIDTH + 16.0;
         let (middle, right, text) = (top - 4.0, left + 22.0, left + 28.0);
         let _ = if self.shape == CurveShape::Dots {
-            write!(svg, "<circle class=\"d\" cx=\"{}\" cy=\"{middle:.1}\" r=\"3\"/>", left + 11.0)
+            write!(svg, "<circle fill=\"{colour}\" cx=\"{}\" cy=\"{middle:.1}\" r=\"{radius}\"/>", left + 11.0)
         } else {
-            write!(svg, "<line class=\"l{bound}\" x1=\"{left}\" y1=\"{middle:.1}\" x2=\"{right}\" y2=\"{middle:.1}\"/>")
+            write!(
+                svg,
+                "<line stroke=\"{colour}\" stroke-width=\"{width}\"{dashes} x1=\"{left}\" y1=\"{middle:.1}\" \
+                 x2=\"{right}\" y2=\"{middle:.1}\"/>"
+            )
         };
-        let _ = write!(svg, "<text x=\"{text}\" y=\"{top}\">{}</text></g>", escaped(&self.name));
+        let weight = if self.emphasis == Emphasis::Bold { " font-weight=\"600\"" } else { "" };
+        let _ = write!(svg, "<text x=\"{text}\" y=\"{top}\"{weight}>{}</text>", escaped(&self.name));
+    }
+
+    /// Width of the line, its dashes, and the radius of marks.
+    fn pen(&self) -> (f64, &'static str, f64) {
+        let dashes = if self.shape == CurveShape::Dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+        match self.emphasis {
+            Emphasis::Bold => (3.0, dashes, 4.0),
+            Emphasis::Plain => (1.8, dashes, 3.0),
+            Emphasis::Grey => (1.0, dashes, 2.0),
+        }
     }
 
     /// The points of the line; where the value holds, a corner before each change.
@@ -186,101 +307,15 @@ fn tick_text(tick: f64) -> String {
 
 fn opened(height: f64, title: &str, caption: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\">{STYLE}\
-         <title>{0}</title><rect class=\"g\" width=\"{WIDTH}\" height=\"{height}\"/>\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\" \
+         font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"{INK}\">{STYLE}\
+         <title>{0}</title><rect class=\"g\" fill=\"#ffffff\" width=\"{WIDTH}\" height=\"{height}\"/>\
          <text x=\"16\" y=\"20\" font-size=\"15\" font-weight=\"600\">{0}</text>\
-         <text x=\"16\" y=\"{1}\" class=\"s\" font-size=\"11\">{2}</text>",
+         <text x=\"16\" y=\"{1}\" class=\"s\" fill=\"{SOFT}\" font-size=\"11\">{2}</text>",
         escaped(title),
         height - 8.0,
         escaped(caption)
     )
-}
-
-/// Bars from zero, one for each case, with the interval drawn in.
-pub fn bars(title: &str, unit: &str, caption: &str, cases: &[(String, f64, f64)]) -> String {
-    const ROW: f64 = 20.0;
-    const NAMES: f64 = 330.0;
-    let width = WIDTH - NAMES - 90.0;
-    let most = cases.iter().map(|(_, mean, _)| *mean).filter(|mean| mean.is_finite()).fold(1e-12, f64::max);
-    let mut svg = opened(TOP + ROW * cases.len() as f64 + 34.0, title, caption);
-    let _ = write!(svg, "<text x=\"{NAMES}\" y=\"{}\" class=\"s\">{}</text>", TOP - 8.0, escaped(unit));
-    for (number, (name, mean, half)) in cases.iter().enumerate() {
-        let top = TOP + ROW * number as f64;
-        let length = width * (mean / most).clamp(0.0, 1.0);
-        let middle = top + ROW / 2.0;
-        let _ = write!(
-            svg,
-            "<g class=\"c0\"><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-             <rect class=\"d\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{length:.1}\" height=\"{}\" opacity=\".75\"/>",
-            NAMES - 8.0,
-            middle + 4.0,
-            escaped(name),
-            top + 3.0,
-            ROW - 6.0
-        );
-        let mut end = NAMES + length;
-        if half.is_finite() && *half > 0.0 {
-            let (low, high) =
-                (NAMES + width * ((mean - half) / most).max(0.0), NAMES + width * ((mean + half) / most).min(1.05));
-            end = high;
-            let _ = write!(
-                svg,
-                "<line class=\"a\" style=\"stroke:var(--ink)\" x1=\"{low:.1}\" y1=\"{middle:.1}\" x2=\"{high:.1}\" y2=\"{middle:.1}\"/>"
-            );
-        }
-        let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>", end + 6.0, middle + 4.0, figure(*mean));
-    }
-    svg.push_str("</svg>\n");
-    svg
-}
-
-/// A field of numbers, darker where they are larger.
-pub fn heat(
-    title: &str,
-    caption: &str,
-    (x, y): (&str, &str),
-    columns: &[String],
-    rows: &[(String, Vec<f64>)],
-) -> String {
-    const NAMES: f64 = 230.0;
-    const ROW: f64 = 26.0;
-    let cell = ((WIDTH - NAMES - 20.0) / columns.len().max(1) as f64).min(90.0);
-    let all = || rows.iter().flat_map(|(_, values)| values.iter().copied()).filter(|value| value.is_finite());
-    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
-    let mut svg = opened(TOP + ROW * (rows.len() + 1) as f64 + 44.0, title, caption);
-    let _ = write!(svg, "<text x=\"16\" y=\"{}\" class=\"s\">{} ↓, {} →</text>", TOP + 10.0, escaped(y), escaped(x));
-    for (number, column) in columns.iter().enumerate() {
-        let at = NAMES + cell * (number as f64 + 0.5);
-        let _ =
-            write!(svg, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", TOP + 10.0, escaped(column));
-    }
-    for (number, (name, values)) in rows.iter().enumerate() {
-        let top = TOP + ROW * (number as f64 + 0.7);
-        let _ = write!(
-            svg,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            NAMES - 8.0,
-            top + 17.0,
-            escaped(name)
-        );
-        for (column, value) in values.iter().enumerate() {
-            let left = NAMES + cell * column as f64;
-            let shade = if high > low { (value - low) / (high - low) } else { 0.0 };
-            let _ = write!(
-                svg,
-                "<g class=\"c1\"><rect class=\"d\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{}\" opacity=\"{:.2}\"/></g>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                cell - 2.0,
-                ROW - 2.0,
-                0.08 + 0.72 * shade,
-                left + cell / 2.0,
-                top + 17.0,
-                figure(*value)
-            );
-        }
-    }
-    svg.push_str("</svg>\n");
-    svg
 }
 
 #[cfg(test)]
@@ -290,7 +325,8 @@ mod tests {
     #[test]
     fn figures_have_axes_units_and_captions_and_survive_odd_numbers() {
         let odd = vec![(0.0, f64::NAN, 0.0), (1.0, 2.0, f64::INFINITY), (2.0, -1.0, 0.5)];
-        let series = vec![Series { name: "a < b".to_owned(), points: odd, shape: CurveShape::Marked }];
+        let series =
+            vec![Series { name: "a < b".to_owned(), points: odd, shape: CurveShape::Marked, ..Series::default() }];
         let chart = Chart {
             x: "load".to_owned(),
             y: "stale, share".to_owned(),
@@ -299,12 +335,28 @@ mod tests {
             ..Chart::default()
         };
         let svg = chart.svg();
-        for wanted in ["load", "stale, share", "seed 1", "a &lt; b", "prefers-color-scheme:dark", "</svg>"] {
+        for wanted in
+            ["load", "stale, share", "seed 1", "a &lt; b", "prefers-color-scheme:dark", "fill=\"#1b1f24\"", "</svg>"]
+        {
             assert!(svg.contains(wanted), "{wanted}");
         }
         assert!(Chart::default().svg().ends_with("</svg>\n"));
         assert!(bars("t", "s", "c", &[("x".to_owned(), 0.0, f64::INFINITY)]).ends_with("</svg>\n"));
         assert!(heat("t", "c", ("x", "y"), &[], &[]).ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn lines_in_grey_share_one_line_of_the_legend_and_lie_below() {
+        let line = |name: &str, emphasis| Series {
+            emphasis,
+            ..Series::new(name, CurveShape::Line, vec![(0.0, 1.0), (1.0, 2.0)])
+        };
+        let series = vec![line("ours", Emphasis::Bold), line("x", Emphasis::Grey), line("y", Emphasis::Grey)];
+        let svg = Chart { series, ..Chart::default() }.svg();
+        assert!(svg.contains("grey: x, y") && svg.contains("font-weight=\"600\">ours"), "{svg}");
+        assert!(svg.find(GREY) < svg.find(COLOURS[0]), "{svg}");
+        // Every colour is an attribute: other programs know no variables.
+        assert!(!svg.contains("var("), "{svg}");
     }
 
     #[test]

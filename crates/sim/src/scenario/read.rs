@@ -112,7 +112,7 @@ impl Reader<'_> {
                 Ok(())
             }
             ("plot", value) => value
-                .one_of(&[("timeline", "timeline"), ("trace", "trace")])
+                .one_of(&[("timeline", "timeline"), ("trace", "trace"), ("price", "price")])
                 .map(|plot| scenario.plot = Some(plot.to_owned())),
             ("plot_only", ConfigValue::Text(text)) => {
                 scenario.plot_only = Some(text.clone());

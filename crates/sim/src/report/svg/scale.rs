@@ -30,6 +30,13 @@ impl Scale {
         Self { low, high, logarithmic: false, named: Some(ticks.collect()) }
     }
 
+    /// Evenly divided, whatever the values are: time is never shown by ratio.
+    pub fn even(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let finite = values.filter(|value| value.is_finite());
+        let (low, high) = (finite.clone().fold(0.0, f64::min), finite.fold(0.0, f64::max));
+        Self { low, high: if high > low { high } else { low + 1.0 }, logarithmic: false, named: None }
+    }
+
     /// As wide as the values need it.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> Self {
         let finite = values.filter(|value| value.is_finite());
