@@ -28,16 +28,15 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
         let folder = how.out.join(&scenario.name);
         let until = time.next();
         let kept = if args.resume { read_kept(&folder, scenario) } else { None };
-        let (experiment, cost) = match kept {
-            Some(kept) => kept,
-            None => {
-                let (experiment, cost) = perform_with_cost(scenario, how, &stop, until)?;
-                write_experiment(&experiment, &folder)?;
-                if let Some(text) = report::kept(&experiment, &cost) {
-                    write(&folder.join(KEPT), &text)?;
-                }
-                (experiment, cost)
+        let (experiment, cost) = if let Some(kept) = kept {
+            kept
+        } else {
+            let (experiment, cost) = perform_with_cost(scenario, how, &stop, until)?;
+            write_experiment(&experiment, &folder)?;
+            if let Some(text) = report::kept(&experiment, &cost) {
+                write(&folder.join(KEPT), &text)?;
             }
+            (experiment, cost)
         };
         println!("{}: {}", scenario.name, experiment.verdict());
         if experiment.replications() > 0 {

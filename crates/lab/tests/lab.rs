@@ -200,6 +200,13 @@ fn a_comparison_flags_what_became_worse() {
     assert!(text(&back.stdout).contains("better"));
     let same = lab(&["compare", &out, &out]);
     assert!(same.status.success() && text(&same.stdout).ends_with("0 worse in stale\n"));
+    // One replication says nothing of chance, and is not called "0 worse".
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    let (one, other) = (one.to_str().expect("a name"), other.to_str().expect("a name"));
+    lab(&["run", &file, "--out", one, "--replications", "1"]);
+    lab(&["run", &file, "--out", other, "--replications", "1", "--set", "link.loss=60%"]);
+    let told = text(&lab(&["compare", one, other]).stdout);
+    assert!(told.contains("1 common seed") && told.contains("2 differ and were not judged"), "{told}");
     let none = lab(&["compare", &out, &file]);
     assert_eq!(none.status.code(), Some(1), "{}", text(&none.stdout));
 }
@@ -269,7 +276,7 @@ fn a_quick_book_says_that_it_is_one() {
     let page = text_of("p5-jitter.md").expect("a page for each experiment");
     assert!(page.contains("QUICK LOOK") && page.contains("p5-jitter.csv") && page.contains("| case |"), "{page}");
     assert!(text_of("p5-jitter.csv").is_some_and(|csv| csv.lines().count() > 1));
-    let mut figures = pages.iter().filter(|(name, _)| name.ends_with(".svg"));
+    let mut figures = pages.iter().filter(|(name, _)| Path::new(name).extension().is_some_and(|it| it == "svg"));
     assert!(figures.all(|(_, svg)| svg.contains("QUICK LOOK")), "figures of another run");
     for line in book.lines().filter(|line| line.starts_with("![")) {
         let file = line.split_once("](").and_then(|(_, rest)| rest.strip_suffix(')')).expect("a figure");
