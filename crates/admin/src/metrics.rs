@@ -38,6 +38,7 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
     let (classes, transitions) = (handle.classes(), handle.transitions());
     let (stats, pressure) = (handle.stats(), handle.pressure());
     clients(&mut page, &stats, handshakes);
+    parts::listeners(&mut page, &handle.listeners());
     trouble(&mut page, &stats, &handle.watch());
     messages(&mut page, &stats, &classes);
     load(&mut page, &stats, &pressure, &transitions);

@@ -2,6 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
+use tidegate_broker::ListenerReport;
 use tidegate_control::Spread;
 use tidegate_space::DelegationCounts;
 use tidegate_store::{Health, SyncTimes, WriterMetrics};
@@ -101,6 +102,30 @@ pub(crate) fn certificates(page: &mut MetricsPage, certificates: &[Certificate])
     }
 }
 
+/// Each listener of the broker: the operator names them, so their number is the configuration's.
+pub(crate) fn listeners(page: &mut MetricsPage, listeners: &[ListenerReport]) {
+    if listeners.is_empty() {
+        return;
+    }
+    let help = "Sockets that are open, by the listener where they came in.";
+    let family = page.family("listener_connections", MetricKind::Gauge, help);
+    for listener in listeners {
+        family.put([("listener", listener.name)], listener.connections as u64);
+    }
+    let help = "Sockets that were accepted, by listener.";
+    let family = page.family("listener_accepted", MetricKind::Counter, help);
+    for listener in listeners {
+        family.put([("listener", listener.name)], listener.accepted);
+    }
+    let help = "Sockets and clients that were turned away before a session, by listener and reason.";
+    let family = page.family("listener_refused", MetricKind::Counter, help);
+    for listener in listeners {
+        for (reason, count) in &listener.refused {
+            family.put([("listener", listener.name), ("reason", reason)], *count);
+        }
+    }
+}
+
 /// The operator's door itself.
 pub(crate) fn entrance(page: &mut MetricsPage, counts: EntranceCounts) {
     page.gauge("admin_connections", "Connections at the operator's door.", counts.connections as u64);
@@ -113,6 +138,8 @@ pub(crate) fn entrance(page: &mut MetricsPage, counts: EntranceCounts) {
 /// Everything that may be there.
 #[cfg(test)]
 pub(crate) fn example(page: &mut MetricsPage) {
+    use tidegate_broker::config::ListenerKind;
+
     let mut metrics = WriterMetrics { free_bytes: Some(1), ..WriterMetrics::default() };
     (metrics.log.syncs.buckets[3], metrics.log.syncs.buckets[23]) = (5, 2);
     store(page, &metrics, &Health::Fine);
@@ -124,4 +151,15 @@ pub(crate) fn example(page: &mut MetricsPage) {
     let certificate = Certificate { listener: "mqtts".to_owned(), subject: "CN=x".to_owned(), expires };
     certificates(page, &[certificate.clone(), certificate]);
     entrance(page, EntranceCounts { connections: 3, evicted: 2, failed: 1 });
+    listeners(
+        page,
+        &[ListenerReport {
+            name: "factory",
+            kind: ListenerKind::Mqtts,
+            address: ([127, 0, 0, 1], 8884).into(),
+            connections: 2,
+            accepted: 9,
+            refused: vec![("full", 1)],
+        }],
+    );
 }

@@ -50,12 +50,7 @@ pub(crate) async fn check(
     }
     let busy = || Problem::busy("too many passwords are being checked");
     let _place = state.checks.try_acquire().map_err(|_| busy())?;
-    let credentials = Credentials {
-        client_id: String::new(),
-        user_name: Some(name),
-        password: Some(password),
-        certificate_name: None,
-    };
+    let credentials = Credentials { user_name: Some(name), password: Some(password), ..Credentials::default() };
     let (reply, verdict) = oneshot::channel();
     let asked = state.handle.authenticate(Arc::clone(&directory.authenticator), credentials, from, move |verdict| {
         let _ = reply.send(verdict);

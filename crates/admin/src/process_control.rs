@@ -85,12 +85,16 @@ pub struct SettingInForce {
 /// A place where this process may be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerStatus {
-    /// As the configuration calls it: `http`.
+    /// As the configuration calls it: `http`, or the name of a listener with rules of its own.
     pub name: &'static str,
+    /// What is spoken there.
+    pub kind: &'static str,
     /// Where it is, or would be.
     pub address: Option<SocketAddr>,
     /// Whether it is open.
     pub state: ListenerState,
+    /// Sockets that came in there and are open, where they are counted apart.
+    pub connections: Option<usize>,
 }
 
 /// Whether a listener is open, and if not, why.

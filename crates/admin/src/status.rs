@@ -105,7 +105,8 @@ fn now(state: &AdminState) -> Value {
 pub(crate) fn listeners(state: &AdminState) -> Vec<Value> {
     let door = |door: &ListenerStatus| {
         let address = door.address.map(|at| at.to_string());
-        json!({ "name": door.name, "address": address, "state": door.state.name() })
+        let (kind, connections) = (door.kind, door.connections);
+        json!({ "name": door.name, "kind": kind, "address": address, "state": door.state.name(), "connections": connections })
     };
     state.process.doors().iter().map(door).collect()
 }

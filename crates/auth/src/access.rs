@@ -26,6 +26,8 @@ pub struct Access {
     /// hash needs no secret.
     people: HashMap<Arc<str>, UserAccess, FixedState>,
     roles: Vec<SubjectRules>,
+    /// Indices of `Access::roles`, for those whose roles come with a token.
+    role_indices: HashMap<Arc<str>, u32, FixedState>,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +71,7 @@ impl Access {
             anonymous: SubjectRules::default(),
             people: HashMap::with_hasher(FixedState::default()),
             roles: Vec::new(),
+            role_indices: HashMap::with_hasher(FixedState::default()),
         };
         let mut role_indices = HashMap::with_hasher(FixedState::default());
         for rule in acl.rules.iter().chain(monitor_rule().as_ref()) {
@@ -79,6 +82,7 @@ impl Access {
             let indices = roles.iter().filter_map(|role| role_indices.get(role).copied()).collect();
             access.people.entry(Arc::clone(name)).or_default().roles = indices;
         }
+        access.role_indices = role_indices;
         access
     }
 
@@ -99,15 +103,17 @@ impl Access {
     }
 
     /// The groups that speak of this user in particular.
-    fn personal(&self, user: Option<&str>) -> impl Iterator<Item = &SubjectRules> + Clone {
-        let (own, roles) = match user {
+    fn personal<'a>(&'a self, identity: &'a Identity) -> impl Iterator<Item = &'a SubjectRules> + Clone {
+        let (own, roles) = match identity.user.as_deref() {
             None => (Some(&self.anonymous), &[][..]),
             Some(name) => match self.people.get(name) {
                 Some(person) => (Some(&person.own), &person.roles[..]),
                 None => (None, &[][..]),
             },
         };
-        own.into_iter().chain(roles.iter().filter_map(|&index| self.roles.get(index as usize)))
+        let shown = identity.roles.as_deref().unwrap_or_default().iter();
+        let shown = shown.filter_map(|role| self.role_indices.get(role).copied());
+        own.into_iter().chain(roles.iter().copied().chain(shown).filter_map(|index| self.roles.get(index as usize)))
     }
 }
 
@@ -131,7 +137,7 @@ impl Policy for Access {
             topic: Topic::new(topic),
             dialect: self.dialect,
         };
-        let personal = self.personal(user);
+        let personal = self.personal(identity);
         let common = std::iter::once(&self.everyone);
         let answer = match self.dialect {
             Dialect::Tidegate => question.ask(personal.chain(common)),

@@ -58,14 +58,14 @@ pub struct AuthSettings {
 
 /// Knows the users by their passwords or certificates.
 pub struct PasswordAuthenticator {
-    users: Users,
+    users: Arc<Users>,
     settings: AuthSettings,
 }
 
 impl PasswordAuthenticator {
-    /// An authenticator for these users.
-    pub fn new(users: Users, settings: AuthSettings) -> Self {
-        Self { users, settings }
+    /// An authenticator for these users, whom others may know as well.
+    pub fn new(users: impl Into<Arc<Users>>, settings: AuthSettings) -> Self {
+        Self { users: users.into(), settings }
     }
 
     /// The users it knows.
@@ -125,7 +125,7 @@ impl Authenticator for PasswordAuthenticator {
     }
 
     fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
-        let Credentials { client_id, user_name, password, certificate_name } = credentials;
+        let Credentials { client_id, user_name, password, certificate_name, .. } = credentials;
         let user = match (certificate_name, user_name, password) {
             (Some(name), ..) => Some(self.by_certificate(name)?),
             (None, Some(name), Some(password)) => Some(self.by_password(name, password)?),

@@ -48,3 +48,12 @@ pub const ARGON2_LANES_MAX: u32 = 16;
 
 /// Bytes of a salt. Ours have 16, those of mosquitto 12 or 64.
 pub const SALT_BYTES_MAX: usize = 64;
+
+/// Bytes of a token, whatever is configured: an MQTT password has no more.
+pub const TOKEN_BYTES_MAX: usize = 65_535;
+
+/// Bytes of a set of keys. A set has a handful of keys with some hundred bytes each, some with certificates.
+pub const KEY_SET_BYTES_MAX: usize = 256 * 1024;
+
+/// Keys of one set.
+pub const TOKEN_KEYS_MAX: usize = 64;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose files cannot be read has failed")]
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use tidegate_auth::{Access, Acl, AclEffect, AclRule, AclSubject, Actions, FileFault, MONITOR, Users};
 use tidegate_core::access::Action::{Publish, Receive, Subscribe};
@@ -35,7 +37,7 @@ fn asks(access: &Access, name: &str, action: Action, topic: &str) -> bool {
 
 fn asks_as_client(access: &Access, name: &str, client_id: &str, action: Action, topic: &str) -> bool {
     let user = (!name.is_empty()).then(|| name.into());
-    access.allows(&Identity { user, peer: "peer".into(), listener: "mqtt" }, client_id, action, topic)
+    access.allows(&Identity { user, peer: "peer".into(), listener: "mqtt", roles: None }, client_id, action, topic)
 }
 
 #[test]
@@ -253,4 +255,18 @@ proptest! {
             let _ = asks(&access, &name, action, &topic);
         }
     }
+}
+
+#[test]
+fn roles_that_came_with_a_token_count_like_those_of_the_file() {
+    let rule = AclRule::new(AclSubject::Role("sensor".into()), AclEffect::Allow, Actions::WRITE, "in/%u/#").unwrap();
+    let access = Access::new(&Acl::new(vec![rule]).unwrap(), &Users::default());
+    let with = |roles: &[&str]| Identity {
+        user: Some("ann".into()),
+        roles: Some(roles.iter().map(|role| Arc::from(*role)).collect()),
+        ..Identity::default()
+    };
+    let may = |roles: &[&str], topic| access.allows(&with(roles), "c", Action::Publish, topic);
+    assert!(may(&["other", "sensor"], "in/ann/x") && !may(&["sensor"], "in/bob/x"));
+    assert!(!may(&["other"], "in/ann/x") && !may(&[], "in/ann/x"));
 }

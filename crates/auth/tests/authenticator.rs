@@ -21,7 +21,7 @@ fn strict() -> PasswordAuthenticator {
 }
 
 fn nothing() -> Credentials {
-    Credentials { client_id: "client".into(), user_name: None, password: None, certificate_name: None }
+    Credentials { client_id: "client".into(), ..Credentials::default() }
 }
 
 fn password(name: &str, password: &str) -> Credentials {

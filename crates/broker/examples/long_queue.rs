@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The broker, until it is killed; it says its address.
 fn serve(dir: &Path) -> Result<(), Box<dyn Error>> {
-    let listeners = vec![Listener { kind: ListenerKind::Mqtt, bind: SocketAddr::from(([127, 0, 0, 1], 0)), tls: None }];
+    let listeners = vec![Listener::new(ListenerKind::Mqtt, SocketAddr::from(([127, 0, 0, 1], 0)))];
     let settings = Settings { queue_messages_max: usize::MAX, queue_bytes_max: usize::MAX, ..Settings::default() };
     let store =
         Some(StoreConfig { dir: dir.to_owned(), durability: Durability::Always, strict: false, size_max: None });

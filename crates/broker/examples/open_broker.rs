@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let bind = arguments.next().unwrap_or_else(|| "127.0.0.1:1883".to_owned()).parse()?;
     let shards = arguments.next().unwrap_or_else(|| "0".to_owned()).parse()?;
-    let listeners = vec![Listener { kind: ListenerKind::Mqtt, bind, tls: None }];
+    let listeners = vec![Listener::new(ListenerKind::Mqtt, bind)];
     let broker = Broker::start(Config { listeners, shards, ..Config::default() }, Arc::new(Anonymous), Arc::new(Open))?;
     println!("{:?}", broker.addresses());
     loop {

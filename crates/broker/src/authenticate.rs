@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// What a client shows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// Client identifier of the CONNECT.
     pub client_id: String,
@@ -15,6 +15,8 @@ pub struct Credentials {
     pub password: Option<Vec<u8>>,
     /// Name in the client's certificate, already verified by TLS.
     pub certificate_name: Option<String>,
+    /// The listener where the client shows them: users may differ from one to another.
+    pub listener: &'static str,
 }
 
 /// Why a client is not let in.
@@ -39,6 +41,12 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
     fn admits(&self, user: Option<&str>, client_id: &str) -> bool {
         let _ = (user, client_id);
         true
+    }
+
+    /// The same at one listener, where they differ.
+    fn admits_at(&self, listener: &str, user: Option<&str>, client_id: &str) -> bool {
+        let _ = listener;
+        self.admits(user, client_id)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::classes::AddressRange;
 use tidegate_core::settings::Settings;
 
 use crate::store_link::StoreConfig;
@@ -63,12 +64,27 @@ impl Default for Config {
 /// One listener.
 #[derive(Clone, Debug)]
 pub struct Listener {
+    /// What it is called, in logs and for rules of access: as its kind, unless there are several of that. See
+    /// [`listener_name`](crate::listener_name).
+    pub name: &'static str,
     /// What is spoken there.
     pub kind: ListenerKind,
     /// Address and port; port 0 takes a free one.
     pub bind: SocketAddr,
     /// Certificate files, for the kinds that need them.
     pub tls: Option<TlsFiles>,
+    /// Connections at the same time here, beside the limit of all listeners together.
+    pub connections_max: Option<usize>,
+    /// Proxies, which say by the PROXY protocol where a connection comes from. Without any, nobody is asked; with some,
+    /// nobody else may connect here.
+    pub proxies: Arc<[AddressRange]>,
+}
+
+impl Listener {
+    /// A listener of this kind, named as it, without TLS and without rules of its own.
+    pub fn new(kind: ListenerKind, bind: SocketAddr) -> Self {
+        Self { name: kind.name(), kind, bind, tls: None, connections_max: None, proxies: Arc::default() }
+    }
 }
 
 /// What is spoken at a listener.
@@ -82,6 +98,23 @@ pub enum ListenerKind {
     Ws,
     /// MQTT over secure WebSocket at `/mqtt`.
     Wss,
+}
+
+impl ListenerKind {
+    /// As the configuration has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Mqtts => "mqtts",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+        }
+    }
+
+    /// TLS comes before everything else.
+    pub fn is_encrypted(self) -> bool {
+        matches!(self, Self::Mqtts | Self::Wss)
+    }
 }
 
 /// Files of a TLS listener; read again at a reload.

@@ -22,7 +22,7 @@ use crate::config::{Config, ListenerKind};
 use crate::inbox::lock;
 use crate::known::{Familiarity, NO_RULES};
 use crate::limits::QUESTIONS_MAX;
-use crate::listener::{OpenListener, load_tls};
+use crate::listener::{ListenerReport, OpenListener, load_tls};
 use crate::operator::OperatorSetting;
 use crate::password::{CheckRequester, PasswordCheck as PasswordQuestion};
 use crate::pressure::PressureReport;
@@ -160,6 +160,11 @@ impl Handle {
         self.listeners.iter().map(|listener| (listener.kind, listener.address)).collect()
     }
 
+    /// Each listener, with who came and who was turned away.
+    pub fn listeners(&self) -> Vec<ListenerReport> {
+        self.listeners.iter().map(|listener| listener.report()).collect()
+    }
+
     /// How hard the broker is pressed, and how much of its memory is used.
     pub fn pressure(&self) -> PressureReport {
         self.shared.pressure.report(self.shared.clock.now())
@@ -235,8 +240,8 @@ impl Handle {
     ) -> io::Result<()> {
         let certificates: io::Result<Vec<_>> = config.listeners.iter().map(load_tls).collect();
         for ((open, listener), certificate) in self.listeners.iter().zip(&config.listeners).zip(certificates?) {
-            if let Some(certificate) = certificate.filter(|_| listener.kind == open.kind) {
-                open.replace_tls(certificate);
+            if listener.kind == open.kind {
+                open.replace(listener, certificate);
             }
         }
         let rules = Rules::new(config, authenticator, policy, self.shared.next_generation());

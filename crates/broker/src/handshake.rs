@@ -1,7 +1,7 @@
 //! One socket that the core does not know (yet, or any more), and how far it has come.
 //!
-//! [TLS] → [WebSocket upgrade] → CONNECT → who are you? → handed over; or, at any step: last words → listening until the
-//! peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
+//! [PROXY header] → [TLS] → [WebSocket upgrade] → CONNECT → who are you? → handed over; or, at any step: last words →
+//! listening until the peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -14,8 +14,10 @@ use crate::authenticate::Credentials;
 use crate::first_packet::{First, first_packet, refusal, refusal_until};
 use crate::limits::READ_BYTES_MAX;
 use crate::link::{SocketLink, SourceState};
-use crate::listener::OpenListener;
+use crate::listener::{OpenListener, PeerStanding};
+use crate::listener_counts::ListenerRefusal;
 use crate::permit::Permit;
+use crate::proxy_header::{PROXY_HEADER_BYTES_MAX, ProxyHeader, proxy_header};
 use crate::thread_message::{AcceptedSocket, Handover};
 use crate::websocket::{AllowedPages, Upgrade, upgrade};
 
@@ -59,6 +61,8 @@ pub(crate) struct HandshakeFailure {
 
 #[derive(Debug)]
 enum HandshakeStage {
+    /// A proxy is to say whom it speaks for.
+    Proxy,
     Upgrade,
     Connect,
     Checking(Checking),
@@ -113,7 +117,11 @@ impl Handshake {
     /// Somebody new.
     pub(crate) fn new(arrival: AcceptedSocket) -> Self {
         let AcceptedSocket { link, peer, listener, permit } = arrival;
-        let stage = if listener.is_websocket() { HandshakeStage::Upgrade } else { HandshakeStage::Connect };
+        let stage = match listener.standing(peer.ip()) {
+            PeerStanding::Proxy => HandshakeStage::Proxy,
+            // A stranger that was let in before a reload is asked for what was asked then.
+            PeerStanding::Client | PeerStanding::Stranger => first_stage(&listener),
+        };
         let listener = Some(listener);
         Self {
             link,
@@ -140,8 +148,7 @@ impl Handshake {
         let why = self.trouble.take()?;
         let (client_id, user) = self.name.take().unwrap_or_default();
         let client_id = Some(client_id).filter(|client_id| !client_id.is_empty());
-        let listener = self.listener.as_ref().map_or("", |listener| listener.name());
-        Some(HandshakeFailure { peer: self.peer, listener, client_id, user, why })
+        Some(HandshakeFailure { peer: self.peer, listener: self.listener(), client_id, user, why })
     }
 
     /// The socket is ready, or it is worth trying.
@@ -152,6 +159,7 @@ impl Handshake {
         make_id: impl FnOnce() -> String,
     ) -> HandshakeStep {
         match self.stage {
+            HandshakeStage::Proxy => self.hear_proxy(scratch),
             HandshakeStage::Upgrade | HandshakeStage::Connect => self.read(scratch, terms, make_id),
             HandshakeStage::Farewell => self.say_goodbye(),
             HandshakeStage::Lingering if self.link.drain(scratch) => HandshakeStep::Close,
@@ -170,6 +178,11 @@ impl Handshake {
     /// The time for this stage is up; a client that has said hello may come back after a while.
     pub(crate) fn on_deadline(&mut self, retry_after: Duration) -> HandshakeStep {
         match &self.stage {
+            HandshakeStage::Proxy => {
+                self.count(ListenerRefusal::ProxyHeader);
+                self.trouble = Some("no PROXY header in time".into());
+                HandshakeStep::Close
+            }
             HandshakeStage::Upgrade | HandshakeStage::Connect => {
                 self.trouble = Some("no CONNECT in time".into());
                 HandshakeStep::Close
@@ -197,6 +210,18 @@ impl Handshake {
         };
         self.trouble = Some(words.into());
         self.farewell(answer)
+    }
+
+    /// Counts why it is turned away.
+    pub(crate) fn count(&self, why: ListenerRefusal) {
+        if let Some(listener) = &self.listener {
+            listener.counts.refuse(why);
+        }
+    }
+
+    /// The name of the listener where it came in.
+    pub(crate) fn listener(&self) -> &'static str {
+        self.listener.as_ref().map_or("", |listener| listener.name())
     }
 
     /// The address it comes from.
@@ -237,7 +262,7 @@ impl Handshake {
     pub(crate) fn into_handover(self, user: Option<Arc<str>>, generation: u64) -> Option<Handover> {
         let HandshakeStage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
         let (link, peer, listener, permit) = (self.link, self.peer, self.listener?, self.permit);
-        let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name() };
+        let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name(), roles: None };
         let mut connect_bytes = self.input;
         let rest = connect_bytes.split_off(connect);
         Some(Handover { link, connect: connect_bytes, rest, client_id, identity, peer, listener, permit, generation })
@@ -280,6 +305,34 @@ impl Handshake {
         }
     }
 
+    /// Waits for the header of a proxy, which stays in the socket until all of it is there: what follows may be TLS's.
+    fn hear_proxy(&mut self, scratch: &mut [u8]) -> HandshakeStep {
+        let seen = match self.link.peek(&mut scratch[..PROXY_HEADER_BYTES_MAX]) {
+            Ok(Some(0)) | Err(_) => return HandshakeStep::Close,
+            Ok(Some(seen)) => seen,
+            Ok(None) => return HandshakeStep::Wait,
+        };
+        match proxy_header(&scratch[..seen]) {
+            // More of it is an event of its own.
+            ProxyHeader::Incomplete => HandshakeStep::Wait,
+            ProxyHeader::Malformed(why) => {
+                self.count(ListenerRefusal::ProxyHeader);
+                self.trouble = Some(why.into());
+                // Nobody knows what is spoken there, so there is nothing to say.
+                self.permit = None;
+                HandshakeStep::Close
+            }
+            ProxyHeader::Complete { bytes, client } => {
+                if self.link.skip(&mut scratch[..bytes]).is_err() {
+                    return HandshakeStep::Close;
+                }
+                self.peer = client.unwrap_or(self.peer);
+                self.stage = self.listener.as_deref().map_or(HandshakeStage::Connect, first_stage);
+                HandshakeStep::Again
+            }
+        }
+    }
+
     fn parse(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
         if matches!(self.stage, HandshakeStage::Upgrade) {
             match upgrade(&self.input, self.peer.ip(), terms.pages) {
@@ -315,7 +368,7 @@ impl Handshake {
                     return self.farewell(answer);
                 };
                 let client_id = if connect.client_id.is_empty() { make_id() } else { connect.client_id.to_owned() };
-                let credentials = credentials(&connect, certificate_name);
+                let credentials = credentials(&connect, certificate_name, self.listener());
                 self.stage = HandshakeStage::Checking(Checking::new(consumed, connect.version, client_id));
                 HandshakeStep::Check(credentials)
             }
@@ -350,12 +403,22 @@ impl Handshake {
     }
 }
 
+/// What comes after a proxy has spoken, or if there is none.
+fn first_stage(listener: &OpenListener) -> HandshakeStage {
+    if listener.is_websocket() { HandshakeStage::Upgrade } else { HandshakeStage::Connect }
+}
+
 /// What a client shows.
-pub(crate) fn credentials(connect: &Connect<'_>, certificate_name: Option<String>) -> Credentials {
+pub(crate) fn credentials(
+    connect: &Connect<'_>,
+    certificate_name: Option<String>,
+    listener: &'static str,
+) -> Credentials {
     Credentials {
         client_id: connect.client_id.to_owned(),
         user_name: connect.user_name.map(str::to_owned),
         password: connect.password.map(<[u8]>::to_vec),
         certificate_name,
+        listener,
     }
 }

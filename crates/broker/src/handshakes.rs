@@ -126,14 +126,15 @@ impl HandshakeTable {
 mod tests {
     use super::*;
     use crate::link::SocketLink;
-    use crate::permit::Permits;
+    use crate::permit::{Permits, SocketPlaces};
     use mio::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
     fn handshake(permits: &Permits) -> Handshake {
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        Handshake::leaving(SocketLink::new(stream, None, permits.take(usize::MAX).unwrap()))
+        let take = |permits: &Permits| permits.take(usize::MAX).unwrap();
+        Handshake::leaving(SocketLink::new(stream, None, SocketPlaces::new(take(permits), take(&Permits::default()))))
     }
 
     #[test]

@@ -71,9 +71,11 @@ impl KnownPasswords {
     pub(crate) fn print(&self, credentials: &Credentials) -> Option<Print> {
         let (user, password) = (credentials.user_name.as_ref()?, credentials.password.as_ref()?);
         let mut context = hmac::Context::with_key(self.key.as_ref()?);
-        // The length first: where the name ends must not be a matter of opinion.
-        context.update(&(user.len() as u64).to_le_bytes());
-        context.update(user.as_bytes());
+        // The length first: where a name ends must not be a matter of opinion. Listeners may have users of their own.
+        for name in [credentials.listener, user] {
+            context.update(&(name.len() as u64).to_le_bytes());
+            context.update(name.as_bytes());
+        }
         context.update(password);
         context.sign().as_ref().try_into().ok()
     }
@@ -128,7 +130,7 @@ mod tests {
             client_id: "c".into(),
             user_name: Some(user.into()),
             password: Some(password.into()),
-            certificate_name: None,
+            ..Credentials::default()
         }
     }
 
@@ -150,6 +152,8 @@ mod tests {
         known.forget(&right);
         assert_eq!(known.find(&right, 1, NOW), Familiarity::Stranger);
         assert_ne!(KnownPasswords::new().print(&shown("ann", "right")), Some(right), "a key of its own");
+        let elsewhere = Credentials { listener: "factory", ..shown("ann", "right") };
+        assert_ne!(known.print(&elsewhere), Some(right), "another listener, perhaps with another ann");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
 
 use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX, UNSENT_MAX, UNSENT_MIN, UNSENT_OF_THE_SLOW};
-use crate::permit::Permit;
+use crate::permit::SocketPlaces;
 use crate::tls;
 use crate::websocket::WebSocket;
 use crate::websocket::frame::CloseCode;
@@ -27,8 +27,8 @@ pub(crate) struct SocketLink {
     is_registered: bool,
     /// Something was computed for the TLS handshake, and not charged yet.
     has_shaken: bool,
-    /// Its place among the connections.
-    _permit: Permit,
+    /// Where it is counted as a connection.
+    _places: SocketPlaces,
 }
 
 #[derive(Debug)]
@@ -71,9 +71,9 @@ pub(crate) struct SentBytes {
 }
 
 impl SocketLink {
-    pub(crate) fn new(stream: TcpStream, tls: Option<ServerConnection>, permit: Permit) -> Self {
+    pub(crate) fn new(stream: TcpStream, tls: Option<ServerConnection>, places: SocketPlaces) -> Self {
         let transport = tls.map_or(Transport::Plain, |session| Transport::Tls(Box::new(session)));
-        Self { stream, transport, unsent_max: UNSENT_MAX, is_registered: false, has_shaken: false, _permit: permit }
+        Self { stream, transport, unsent_max: UNSENT_MAX, is_registered: false, has_shaken: false, _places: places }
     }
 
     /// From here on it is a WebSocket. Bytes that came after the request are its first: they are replaced by payload.
@@ -120,6 +120,20 @@ impl SocketLink {
     /// Bytes may be here that the socket does not tell of any more.
     pub(crate) fn may_hold_input(&self) -> bool {
         matches!(self.transport, Transport::Tls(_) | Transport::Wss(_))
+    }
+
+    /// What lies in the socket below all layers, which stays there. None: nothing yet. At the end there are no bytes.
+    pub(crate) fn peek(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.stream.peek(buffer) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes so many bytes out of the socket, below all layers; they were seen there before.
+    pub(crate) fn skip(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        self.stream.read_exact(buffer)
     }
 
     /// MQTT bytes into the start of `buffer`, which is not empty.

@@ -1,18 +1,22 @@
-//! Listeners: bound once, before any thread starts, so that an error can be told to whoever asked.
+//! Listeners: bound once, before any thread starts, so that an error can be told to whoever asked. What is asked of whoever
+//! comes in there can change with a reload; where it is and what is spoken there cannot.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use mio::net::TcpListener;
 use rustls::{ServerConfig, ServerConnection};
 use socket2::{Domain, Socket, TcpKeepalive, Type};
+use tidegate_core::classes::AddressRange;
 
 use crate::config::{Listener, ListenerKind};
 use crate::inbox::lock;
 #[cfg(target_os = "linux")]
 use crate::limits::UNSENT_MAX;
 use crate::limits::{BACKLOG, TCP_KEEPALIVE_IDLE, TLS_BUFFER_BYTES};
+use crate::listener_counts::{ListenerCounts, ListenerRefusal};
+use crate::permit::{Permit, Permits};
 use crate::tls;
 
 /// What every thread knows of a listener.
@@ -20,8 +24,53 @@ use crate::tls;
 pub(crate) struct OpenListener {
     pub(crate) kind: ListenerKind,
     pub(crate) address: SocketAddr,
+    name: &'static str,
     /// The TLS configuration of new connections, for the kinds that have one; replaced by a reload.
     tls: Option<Mutex<Arc<ServerConfig>>>,
+    /// Replaced by a reload.
+    terms: Mutex<ListenerTerms>,
+    /// Sockets that came in here, whatever they are doing.
+    connections: Permits,
+    pub(crate) counts: ListenerCounts,
+}
+
+/// What is asked of whoever comes in at one listener.
+#[derive(Clone, Debug)]
+struct ListenerTerms {
+    connections_max: Option<usize>,
+    proxies: Arc<[AddressRange]>,
+}
+
+impl ListenerTerms {
+    fn of(listener: &Listener) -> Mutex<Self> {
+        Mutex::new(Self { connections_max: listener.connections_max, proxies: Arc::clone(&listener.proxies) })
+    }
+}
+
+/// Who somebody is to a listener, by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerStanding {
+    /// A client.
+    Client,
+    /// A proxy, which says first whom it speaks for.
+    Proxy,
+    /// Nobody who may connect here: only proxies may.
+    Stranger,
+}
+
+/// A listener as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerReport {
+    pub name: &'static str,
+    pub kind: ListenerKind,
+    /// With the real port.
+    pub address: SocketAddr,
+    /// Sockets that are open, in whatever state.
+    pub connections: usize,
+    /// Sockets that were accepted.
+    pub accepted: u64,
+    /// How many were turned away, for each reason that there is.
+    pub refused: Vec<(&'static str, u64)>,
 }
 
 impl OpenListener {
@@ -30,7 +79,15 @@ impl OpenListener {
         let tls = load_tls(listener)?;
         let socket = bind(listener.bind).map_err(|error| name_it(listener, &error))?;
         let address = socket.local_addr()?;
-        let open = Self { kind: listener.kind, address, tls: tls.map(Mutex::new) };
+        let open = Self {
+            kind: listener.kind,
+            address,
+            name: listener.name,
+            tls: tls.map(Mutex::new),
+            terms: ListenerTerms::of(listener),
+            connections: Permits::default(),
+            counts: ListenerCounts::default(),
+        };
         Ok((Arc::new(open), socket))
     }
 
@@ -42,54 +99,73 @@ impl OpenListener {
         Ok(Some(session))
     }
 
-    /// New connections get this from now on.
-    pub(crate) fn replace_tls(&self, config: Arc<ServerConfig>) {
-        if let Some(tls) = &self.tls {
+    /// New connections get these terms from now on, and this certificate if there is one.
+    pub(crate) fn replace(&self, listener: &Listener, config: Option<Arc<ServerConfig>>) {
+        let fresh = ListenerTerms::of(listener);
+        *lock(&self.terms) = lock(&fresh).clone();
+        if let Some((tls, config)) = self.tls.as_ref().zip(config) {
             *lock(tls) = config;
         }
     }
 
     /// The name in logs and rules of access.
     pub(crate) fn name(&self) -> &'static str {
-        name(self.kind)
+        self.name
+    }
+
+    /// A place for one more connection here; none if all are taken.
+    pub(crate) fn take_place(&self) -> Option<Permit> {
+        let max = lock(&self.terms).connections_max.unwrap_or(usize::MAX);
+        self.connections.take(max)
+    }
+
+    /// Who this is here.
+    pub(crate) fn standing(&self, peer: IpAddr) -> PeerStanding {
+        let terms = lock(&self.terms);
+        match terms.proxies.iter().any(|range| range.contains(peer)) {
+            true => PeerStanding::Proxy,
+            false if terms.proxies.is_empty() => PeerStanding::Client,
+            false => PeerStanding::Stranger,
+        }
     }
 
     /// Handshakes here cost enough CPU to spread them over the threads.
     pub(crate) fn is_encrypted(&self) -> bool {
-        matches!(self.kind, ListenerKind::Mqtts | ListenerKind::Wss)
+        self.kind.is_encrypted()
     }
 
     /// An HTTP request comes before the first packet.
     pub(crate) fn is_websocket(&self) -> bool {
         matches!(self.kind, ListenerKind::Ws | ListenerKind::Wss)
     }
+
+    /// How it is.
+    pub(crate) fn report(&self) -> ListenerReport {
+        ListenerReport {
+            name: self.name,
+            kind: self.kind,
+            address: self.address,
+            connections: self.connections.taken(),
+            accepted: self.counts.accepted(),
+            refused: ListenerRefusal::ALL.iter().map(|why| (why.name(), self.counts.refused(*why))).collect(),
+        }
+    }
 }
 
 /// The TLS configuration that a listener needs, from its files.
 pub(crate) fn load_tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> {
-    match (listener.kind, &listener.tls) {
-        (ListenerKind::Mqtt | ListenerKind::Ws, _) => Ok(None),
-        (ListenerKind::Mqtts | ListenerKind::Wss, Some(files)) => {
-            Ok(Some(tls::load(files).map_err(|error| name_it(listener, &error))?))
-        }
-        (ListenerKind::Mqtts | ListenerKind::Wss, None) => {
+    match &listener.tls {
+        _ if !listener.kind.is_encrypted() => Ok(None),
+        Some(files) => Ok(Some(tls::load(files).map_err(|error| name_it(listener, &error))?)),
+        None => {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "no certificate and key are given");
             Err(name_it(listener, &error))
         }
     }
 }
 
-fn name(kind: ListenerKind) -> &'static str {
-    match kind {
-        ListenerKind::Mqtt => "mqtt",
-        ListenerKind::Mqtts => "mqtts",
-        ListenerKind::Ws => "ws",
-        ListenerKind::Wss => "wss",
-    }
-}
-
 fn name_it(listener: &Listener, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("listener {} at {}: {error}", name(listener.kind), listener.bind))
+    io::Error::new(error.kind(), format!("listener {} at {}: {error}", listener.name, listener.bind))
 }
 
 /// A listening socket. On Linux accepted sockets inherit its options, which saves two system calls each.
@@ -115,7 +191,7 @@ mod tests {
     use super::*;
 
     fn listener(kind: ListenerKind, bind: &str) -> Listener {
-        Listener { kind, bind: bind.parse().unwrap(), tls: None }
+        Listener::new(kind, bind.parse().unwrap())
     }
 
     #[test]
@@ -126,5 +202,21 @@ mod tests {
         assert!(error.starts_with(&format!("listener ws at {taken}: ")), "{error}");
         let error = OpenListener::open(&listener(ListenerKind::Mqtts, "127.0.0.1:0")).unwrap_err().to_string();
         assert!(error.contains("mqtts") && error.contains("certificate"), "{error}");
+    }
+
+    #[test]
+    fn places_and_proxies_are_those_of_the_last_reload() {
+        let before = listener(ListenerKind::Mqtt, "127.0.0.1:0");
+        let (open, _socket) = OpenListener::open(&before).unwrap();
+        let near: IpAddr = "10.0.0.7".parse().unwrap();
+        assert_eq!(open.standing(near), PeerStanding::Client);
+        let first = open.take_place().unwrap();
+        let proxies = ["10.0.0.0/8".parse().unwrap()].into();
+        open.replace(&Listener { connections_max: Some(1), proxies, ..before.clone() }, None);
+        assert!(open.take_place().is_none(), "the one that is there counts");
+        assert_eq!(open.standing(near), PeerStanding::Proxy);
+        assert_eq!(open.standing("192.0.2.1".parse().unwrap()), PeerStanding::Stranger);
+        drop(first);
+        assert!(open.take_place().is_some());
     }
 }

@@ -212,8 +212,7 @@ mod tests {
     use crate::handshakes::HandshakeTable;
 
     fn question(from: u8, presence: &Arc<()>) -> PasswordCheck {
-        let credentials =
-            Credentials { client_id: "c".into(), user_name: None, password: None, certificate_name: None };
+        let credentials = Credentials { client_id: "c".into(), ..Credentials::default() };
         let key = HandshakeTable::default().next_key();
         let asker = CheckRequester::Handshake { shard: 0, key, presence: Arc::downgrade(presence) };
         let from = IpAddr::from([10, 0, 0, from]);

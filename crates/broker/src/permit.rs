@@ -34,6 +34,19 @@ impl Drop for Permit {
     }
 }
 
+/// The places of one socket: among all connections, and among those of its listener.
+#[derive(Debug)]
+pub(crate) struct SocketPlaces {
+    _of_all: Permit,
+    _of_listener: Permit,
+}
+
+impl SocketPlaces {
+    pub(crate) fn new(of_all: Permit, of_listener: Permit) -> Self {
+        Self { _of_all: of_all, _of_listener: of_listener }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -134,11 +134,11 @@ impl Rules {
         }
     }
 
-    /// The pages that may use the WebSocket listeners.
-    pub(crate) fn pages(&self) -> AllowedPages<'_> {
+    /// The pages that may use this WebSocket listener.
+    pub(crate) fn pages(&self, listener: &str) -> AllowedPages<'_> {
         match &self.origins {
             Some(listed) => AllowedPages::Listed(listed),
-            None if self.authenticator.admits(None, "") => AllowedPages::OfThisMachine,
+            None if self.authenticator.admits_at(listener, None, "") => AllowedPages::OfThisMachine,
             None => AllowedPages::OfOurName,
         }
     }

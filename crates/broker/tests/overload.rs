@@ -247,7 +247,7 @@ fn f065_an_operators_wrong_passwords_have_the_same_pauses() {
             client_id: String::new(),
             user_name: Some(user.into()),
             password: Some(b"wrong".to_vec()),
-            certificate_name: None,
+            ..Credentials::default()
         };
         let (reply, answer) = std::sync::mpsc::channel();
         handle

@@ -71,6 +71,9 @@ fn show_rules(loaded: &Loaded, out: &mut impl Write) -> Result<()> {
     for (class, origin) in &loaded.classes {
         writeln!(out, "\n# the class [classes.{}] stands at {origin}", class.name)?;
     }
+    for listener in &loaded.listeners {
+        writeln!(out, "\n# the [[listener]] {} stands at {}", listener.name, listener.origin)?;
+    }
     for rule in &loaded.rules {
         let Origin::File { .. } = rule.origin else { continue };
         writeln!(out, "\n# a [[security.rule]] for {:?} stands at {}", rule.target.name(), rule.origin)?;

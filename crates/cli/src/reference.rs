@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use tidegate_server::config::keys::{KEYS, Options, SECTIONS, TakesEffect};
 use tidegate_server::config::map::MapDirection;
-use tidegate_server::config::{Fields, class, rule};
+use tidegate_server::config::{Fields, class, listener, rule};
 
 const HEAD: &str = "\
 # Configuration
@@ -58,15 +58,23 @@ fn page() -> String {
             list(&mut page, head, about, fields);
         }
     }
-    for (head, about, fields) in lists().into_iter().filter(|(head, ..)| head.starts_with("[classes")) {
+    for (head, about, fields) in
+        lists().into_iter().filter(|(head, ..)| !head.contains('.') || head.starts_with("[classes"))
+    {
         list(&mut page, head, about, fields);
     }
     page
 }
 
 /// What may stand more than once in a file.
-fn lists() -> [(&'static str, &'static str, Fields); 4] {
+fn lists() -> [(&'static str, &'static str, Fields); 5] {
     [
+        (
+            "[[listener]]",
+            "A listener with rules of its own, beside those of the section listeners ([SECURITY.md](SECURITY.md#several-listeners)). \
+             A change of kind or address, and a new one: *restart*",
+            listener::FIELDS,
+        ),
         (
             "[[security.rule]]",
             "A rule of access ([SECURITY.md](SECURITY.md)). The first one shuts out what none allows.",

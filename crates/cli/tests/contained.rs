@@ -142,7 +142,7 @@ struct World {
 
 fn start() -> World {
     let free: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let listeners = vec![Listener { kind: ListenerKind::Mqtt, bind: free, tls: None }];
+    let listeners = vec![Listener::new(ListenerKind::Mqtt, free)];
     let config = Config { listeners, shards: 1, ..Config::default() };
     let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open)).unwrap();
     let mqtt = Mqtt::start(broker.addresses()[0].1);

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn start(kind: ListenerKind, at: SocketAddr) -> (Broker, SocketAddr) {
     let config = Config {
-        listeners: vec![Listener { kind, bind: at, tls: None }],
+        listeners: vec![Listener::new(kind, at)],
         shards: 1,
         drain_timeout: std::time::Duration::ZERO,
         ..Config::default()

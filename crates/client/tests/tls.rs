@@ -63,7 +63,7 @@ impl Drop for Papers {
 
 fn start(kind: ListenerKind, papers: &Papers) -> (Broker, SocketAddr) {
     let bind = "127.0.0.1:0".parse().unwrap();
-    let listeners = vec![Listener { kind, bind, tls: Some(papers.files()) }];
+    let listeners = vec![Listener { tls: Some(papers.files()), ..Listener::new(kind, bind) }];
     let config = Config { listeners, shards: 1, drain_timeout: std::time::Duration::ZERO, ..Config::default() };
     let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open)).unwrap();
     let address = broker.addresses()[0].1;

@@ -10,8 +10,10 @@ pub struct Identity {
     pub user: Option<Arc<str>>,
     /// The name under which the network address is known, for logs: `127.0.0.1:50312`.
     pub peer: Arc<str>,
-    /// The listener's name, for logs and rules: `mqtt`, `mqtts`, `ws`, `wss`.
+    /// The listener's name, for logs and rules: `mqtt`, `mqtts`, `ws`, `wss`, or one of its own.
     pub listener: &'static str,
+    /// Roles that came with what it has shown (a token). Those of users that the broker knows are found by name.
+    pub roles: Option<Arc<[Arc<str>]>>,
 }
 
 /// What a client wants to do with a topic.

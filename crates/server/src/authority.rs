@@ -10,11 +10,12 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
+use tidegate_broker::config::Listener;
 use tracing::warn;
 
 use crate::config::keys::Options;
 use crate::config::{ConfigProblem, Loaded, Problems};
-use crate::plan::{is_missing, password_file, usual_password_file};
+use crate::plan::{is_block, is_missing, password_file, usual_password_file};
 
 /// In the data folder: this broker has had users there.
 const MARK: &str = "users.expected";
@@ -78,6 +79,19 @@ pub fn check_reload(before: &Loaded, new: &Loaded, had_users: bool, has_users: b
         let hint = "put them back, or restart the broker if everybody is meant to come in".to_owned();
         problems.push(ConfigProblem::general(message).with_hint(hint));
     }
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+}
+
+/// Refuses a configuration that no longer has the block of a listener that is open: users and rules of its own would be
+/// lost, and who comes in there judged by the broker's.
+pub fn check_listeners(open: &[Listener], new: &Loaded) -> Result<(), Problems> {
+    let is_gone =
+        |listener: &&Listener| is_block(listener) && !new.listeners.iter().any(|block| block.name == listener.name);
+    let problem = |listener: &Listener| {
+        let message = format!("the listener {} is open, and its [[listener]] is gone with its rules", listener.name);
+        ConfigProblem::general(message).with_hint("put it back, or restart the broker if it was meant".to_owned())
+    };
+    let problems: Vec<ConfigProblem> = open.iter().filter(is_gone).map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use tidegate_broker::config::Listener;
 
 use crate::config::{ConfigProblem, Problems};
-use crate::plan::door_name;
+use crate::plan::is_block;
 
 /// Some listener cannot be opened now. Not a mistake of the configuration: the port may be free tomorrow.
 #[derive(Debug)]
@@ -29,7 +29,9 @@ impl std::error::Error for CannotListen {}
 pub fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
     let failed = |listener: &Listener| {
         let error = TcpListener::bind(listener.bind).err()?;
-        Some(explain(door_name(listener.kind), listener.bind, &error))
+        let elsewhere = is_block(listener).then(|| format!("change its address ([[listener]] {})", listener.name));
+        let problem = explain(listener.name, listener.bind, &error);
+        Some(if elsewhere.is_some() { problem.with_hint(elsewhere) } else { problem })
     };
     let problems: Vec<ConfigProblem> = listeners.iter().filter_map(failed).collect();
     if problems.is_empty() { Ok(()) } else { Err(CannotListen(Problems(problems))) }
@@ -96,7 +98,7 @@ mod tests {
     fn f147_a_taken_port_names_listener_holder_and_flag() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let bind = taken.local_addr().unwrap();
-        let refused = check(&[Listener { kind: ListenerKind::Ws, bind, tls: None }]).unwrap_err().to_string();
+        let refused = check(&[Listener::new(ListenerKind::Ws, bind)]).unwrap_err().to_string();
         assert!(refused.starts_with(&format!("error: cannot listen for ws on {bind}: ")), "{refused}");
         assert!(refused.contains("listens there already; move it with --ws ADDR"), "{refused}");
         if cfg!(target_os = "linux") {
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn f147_an_address_of_another_machine_is_named() {
         let bind = "192.0.2.1:1883".parse().unwrap();
-        let refused = check(&[Listener { kind: ListenerKind::Mqtt, bind, tls: None }]).unwrap_err().to_string();
+        let refused = check(&[Listener::new(ListenerKind::Mqtt, bind)]).unwrap_err().to_string();
         assert!(refused.contains("this machine has no such address"), "{refused}");
     }
 

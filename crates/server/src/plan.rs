@@ -3,13 +3,14 @@
 //! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
 
 mod admission;
+mod listeners;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
+use tidegate_broker::config::{Config, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
@@ -19,25 +20,13 @@ use tidegate_wire_mqtt::QoS;
 
 use admission::pointless_delays;
 pub use admission::{admission, delegation};
+pub use listeners::{DOORS, is_block, listener_key};
 
 use crate::certificate;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{FOREVER, Or, Size, Span, WholeNumber};
 use crate::config::words::{BindAddress, BindIds, Door, Origins, SecureDoor};
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
-
-/// Names and keys of the listeners, for messages.
-pub const DOORS: &[(ListenerKind, &str)] = &[
-    (ListenerKind::Mqtt, "mqtt"),
-    (ListenerKind::Mqtts, "mqtts"),
-    (ListenerKind::Ws, "ws"),
-    (ListenerKind::Wss, "wss"),
-];
-
-/// The name of a listener, in flags and keys.
-pub fn door_name(kind: ListenerKind) -> &'static str {
-    DOORS.iter().find(|(other, _)| *other == kind).map_or("?", |(_, name)| name)
-}
 
 /// The file with the users: the one that is configured, else the one in the data folder unless there surely is none.
 pub fn password_file(options: &Options) -> Option<PathBuf> {
@@ -103,10 +92,12 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     let options = &loaded.options;
     let mut problems = Vec::new();
     let tls = tls_files(loaded, &mut problems);
-    let listeners = listeners(options, tls.as_ref(), &mut problems);
+    let listeners = listeners::listeners(loaded, tls.as_ref(), &mut problems);
     let priority = priority(loaded, &mut problems);
     problems.extend(pointless_delays(loaded));
-    if listeners.is_empty() && problems.is_empty() {
+    // A smart space without MQTT is a broker, too.
+    let has_doors = !listeners.is_empty() || has_space(options, password_file(options).is_some());
+    if !has_doors && problems.is_empty() {
         problems.push(
             ConfigProblem::general("every listener is off, nobody could connect")
                 .with_hint("switch one on, for instance with --mqtt 127.0.0.1:1883".to_owned()),
@@ -273,7 +264,11 @@ pub fn unreadable_files(loaded: &Loaded) -> Vec<ConfigProblem> {
         ("security.password_file", &security.password_file),
         ("security.acl_file", &security.acl_file),
     ];
-    unreadable(loaded, &named)
+    let of_blocks = loaded.listeners.iter().flat_map(|block| {
+        let named = [("password_file", &block.password_file), ("acl_file", &block.acl_file)];
+        listeners::unreadable_of(block, &named)
+    });
+    unreadable(loaded, &named).into_iter().chain(of_blocks).collect()
 }
 
 fn unreadable(loaded: &Loaded, named: &[(&'static str, &Option<PathBuf>)]) -> Vec<ConfigProblem> {
@@ -316,35 +311,6 @@ fn no_data(loaded: &Loaded, why: &str) -> Problems {
     Problems(vec![problem.with_hint("name another folder with --data DIR".to_owned())])
 }
 
-fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProblem>) -> Vec<Listener> {
-    let doors = &options.listeners;
-    let plain = [(ListenerKind::Mqtt, doors.mqtt), (ListenerKind::Ws, doors.ws)];
-    let secure = [(ListenerKind::Mqtts, doors.mqtts, 8883), (ListenerKind::Wss, doors.wss, 8084)];
-    let mut open: Vec<(ListenerKind, SocketAddr)> =
-        plain.into_iter().filter_map(|(kind, door)| Some((kind, address(door)?))).collect();
-    for (kind, door, port) in secure {
-        let Some(at) = secure_address(door, port, tls.is_some()) else { continue };
-        problems.extend(without_certificate(door_name(kind), options));
-        open.push((kind, at));
-    }
-    for (name, door) in [("https", doors.https), ("ssaps", doors.ssaps)] {
-        problems.extend(address(door).and_then(|_| without_certificate(name, options)));
-    }
-    check_apart(&open, problems);
-    open.sort_by_key(|(kind, _)| DOORS.iter().position(|(other, _)| other == kind));
-    let tls_of = |kind| matches!(kind, ListenerKind::Mqtts | ListenerKind::Wss).then(|| tls.cloned()).flatten();
-    open.into_iter().map(|(kind, bind)| Listener { kind, bind, tls: tls_of(kind) }).collect()
-}
-
-/// What is missing at a door with TLS; one that is there and wrong was spoken of before.
-fn without_certificate(name: &str, options: &Options) -> Option<ConfigProblem> {
-    if options.tls.cert.is_some() || options.tls.key.is_some() {
-        return None;
-    }
-    let message = format!("listeners.{name} needs a certificate and its private key");
-    Some(ConfigProblem::general(message).with_hint("set tls.cert and tls.key (--cert, --key)".to_owned()))
-}
-
 /// The files of a configuration that was found sound; none if it has no certificate.
 pub fn certificates(options: &Options) -> Option<TlsFiles> {
     let tls = &options.tls;
@@ -361,16 +327,6 @@ fn secure_address(door: SecureDoor, port: u16, has_certificate: bool) -> Option<
     match door {
         Or::Is(door) => address(door),
         Or::Word(_) => has_certificate.then(|| ([127, 0, 0, 1], port).into()),
-    }
-}
-
-/// Two listeners on one address: said here, where both names are known, instead of "address in use" later.
-fn check_apart(open: &[(ListenerKind, SocketAddr)], problems: &mut Vec<ConfigProblem>) {
-    for (index, (kind, at)) in open.iter().enumerate() {
-        for (other, _) in open[..index].iter().filter(|(_, before)| before == at && at.port() != 0) {
-            let (a, b) = (door_name(*other), door_name(*kind));
-            problems.push(ConfigProblem::general(format!("listeners.{a} and listeners.{b} are both at {at}")));
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use tidegate_admin::{
 use tidegate_auth::{GraphAccess, Users};
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
-use tidegate_broker::{Handle, NotAsked, load_certificates};
+use tidegate_broker::{Handle, ListenerReport, NotAsked, load_certificates};
 use tidegate_core::classes::{Asker, AskerClass, ClassRole, Classes};
 use tidegate_graph::GraphRights;
 use tidegate_space::{
@@ -27,9 +27,10 @@ use tracing::{error, info, warn};
 
 use crate::certificate::Reminder;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
+use crate::config::listener::ListenerSetting;
 use crate::config::{Loaded, Problems, Sources};
 use crate::log::LevelHandle;
-use crate::security::Security;
+use crate::security::{Security, server_certificates};
 use crate::serve::{Ready, log_warnings, prepare_for};
 use crate::space_certificates::SpaceCertificates;
 use crate::{authority, backup, certificate, plan};
@@ -251,12 +252,18 @@ impl ProcessControl for RunningProcess {
     }
 
     fn certificates(&self) -> Vec<Certificate> {
-        let tls = self.now().loaded.options.tls.cert.clone();
+        let (tls, blocks) = {
+            let now = self.now();
+            (now.loaded.options.tls.cert.clone(), now.loaded.listeners.clone())
+        };
         let encrypted = self.listeners.iter().filter(|listener| listener.tls.is_some());
-        let path = |listener: &Listener| tls.clone().or_else(|| Some(listener.tls.as_ref()?.cert.clone()));
+        let path = |listener: &Listener| {
+            let own = blocks.iter().find(|block| block.name == listener.name).and_then(|block| block.cert.clone());
+            own.or_else(|| tls.clone()).or_else(|| Some(listener.tls.as_ref()?.cert.clone()))
+        };
         let shown = |listener: &Listener| {
             let (subject, expires) = certificate::describe(&path(listener)?);
-            Some(Certificate { listener: plan::door_name(listener.kind).to_owned(), subject, expires })
+            Some(Certificate { listener: listener.name.to_owned(), subject, expires })
         };
         let of_space = self
             .doors
@@ -276,24 +283,30 @@ impl ProcessControl for RunningProcess {
     }
 
     fn doors(&self) -> Vec<ListenerStatus> {
-        let open = self.handle.addresses();
+        let open = self.handle.listeners();
         let is_draining = self.is_draining.load(Ordering::Relaxed);
-        let of_broker = plan::DOORS.iter().map(|(kind, name)| {
-            let address = open.iter().find(|(other, _)| other == kind).map(|(_, at)| *at);
-            let state = match address {
-                None => ListenerState::Off,
-                Some(_) if is_draining => ListenerState::Draining,
-                Some(_) => ListenerState::Open,
-            };
-            ListenerStatus { name, address, state }
+        let state = if is_draining { ListenerState::Draining } else { ListenerState::Open };
+        let shown = |listener: &ListenerReport| ListenerStatus {
+            name: listener.name,
+            kind: listener.kind.name(),
+            address: Some(listener.address),
+            state,
+            connections: Some(listener.connections),
+        };
+        let usual = plan::DOORS.iter().map(|(kind, name)| {
+            let found = open.iter().find(|listener| listener.name == *name).map(shown);
+            let off = ListenerState::Off;
+            found.unwrap_or(ListenerStatus { name, kind: kind.name(), address: None, state: off, connections: None })
         });
+        let is_usual = |name: &str| plan::DOORS.iter().any(|(_, door)| *door == name);
+        let of_broker = usual.chain(open.iter().filter(|listener| !is_usual(listener.name)).map(shown));
         let others = self.doors.get().into_iter().flatten().map(|(name, wanted, is)| {
             let state = match (wanted, is) {
                 (_, Some(_)) => ListenerState::Open,
                 (Some(_), None) => ListenerState::Failed,
                 (None, None) => ListenerState::Off,
             };
-            ListenerStatus { name, address: is.or(*wanted), state }
+            ListenerStatus { name, kind: name, address: is.or(*wanted), state, connections: None }
         });
         of_broker.chain(others).collect()
     }
@@ -313,15 +326,16 @@ pub fn watch_certificates(running: &Arc<RunningProcess>) -> std::io::Result<()> 
     let watch = move || {
         let (mut reminder, mut is_start) = (Reminder::default(), true);
         while let Some(running) = running.upgrade() {
-            let cert = running.now().loaded.options.tls.cert.clone();
+            let certificates = server_certificates(&running.now().loaded);
             drop(running);
-            if let Some(cert) = cert
-                && let (_, Some(ends)) = certificate::describe(&cert)
-                && let Some(warning) = reminder.remind(&cert, ends, SystemTime::now())
-                // What is due at the start was said there: see `security::warnings`.
-                && !is_start
-            {
-                warn!(event = "certificate_expiry", "{warning}");
+            for cert in certificates {
+                if let (_, Some(ends)) = certificate::describe(&cert)
+                    && let Some(warning) = reminder.remind(&cert, ends, SystemTime::now())
+                    // What is due at the start was said there: see `security::warnings`.
+                    && !is_start
+                {
+                    warn!(event = "certificate_expiry", "{warning}");
+                }
             }
             is_start = false;
             std::thread::sleep(CERTIFICATES_EVERY);
@@ -347,6 +361,13 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     let mut changed = keys(before, TakesEffect::Reload);
     changed.extend(new.changed_lists(before));
     let mut restart = keys(started, TakesEffect::Restart);
+    let is_new = |block: &&ListenerSetting| {
+        let same = |other: &ListenerSetting| {
+            (other.name, other.kind, other.address) == (block.name, block.kind, block.address)
+        };
+        !started.listeners.iter().any(same)
+    };
+    restart.extend(new.listeners.iter().filter(is_new).map(|block| format!("listener {}", block.name)));
     if new.maps.texts() != started.maps.texts() {
         restart.push("map.ingest, map.emit".to_owned());
     }
@@ -394,12 +415,7 @@ impl AccessPolicy for RunningProcess {
 
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
         let Some(directory) = self.directory() else { return Checked::Busy };
-        let credentials = Credentials {
-            client_id: String::new(),
-            user_name: Some(user),
-            password: Some(password),
-            certificate_name: None,
-        };
+        let credentials = Credentials { user_name: Some(user), password: Some(password), ..Credentials::default() };
         self.authenticate(directory, credentials, from, verdict)
     }
 
@@ -409,8 +425,7 @@ impl AccessPolicy for RunningProcess {
             verdict(true);
             return Checked::Asked;
         };
-        let credentials =
-            Credentials { client_id: String::new(), user_name: None, password: None, certificate_name: Some(user) };
+        let credentials = Credentials { certificate_name: Some(user), ..Credentials::default() };
         self.authenticate(directory, credentials, from, verdict)
     }
 }

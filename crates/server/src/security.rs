@@ -3,9 +3,12 @@
 //! Without a password file and rules the broker is open, and `check_exposure` keeps it on this machine. A password file
 //! that is named and missing, or has one bad line, is an error and never an open door.
 
+mod listeners;
+
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidegate_auth::{
@@ -19,9 +22,11 @@ use tidegate_core::access::{Open, Policy};
 use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject, RuleTarget};
 use crate::config::words::BindIds;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
-use crate::plan::{admin, certificates, door_name, has_space, password_file, space as space_doors};
+use crate::plan::{admin, certificates, has_space, is_block, listener_key, password_file, space as space_doors};
 use crate::running::RoleTable;
 use crate::{certificate, descriptors, disk_free};
+
+use listeners::{ListenerAuthenticators, ListenerPolicies, ListenerSecurity, Usual};
 
 /// Users and access rules, as the broker asks for them.
 #[derive(Clone, Debug)]
@@ -40,6 +45,22 @@ pub struct Security {
     pub graphs: Option<Arc<GraphAccess>>,
     /// Users that rules name and the password file does not.
     strangers: Vec<String>,
+    /// What single listeners have of their own.
+    own: Vec<ListenerSecurity>,
+}
+
+impl Security {
+    /// Whether somebody without a name comes in at this listener.
+    fn is_open(&self, listener: &Listener) -> bool {
+        let own = self.own.iter().find(|own| own.name == listener.name);
+        let is_open = own.map_or(!self.has_users || self.allow_anonymous, |own| own.is_open);
+        is_open && !asks_for_certificate(listener)
+    }
+
+    /// Whether the operator insists on that.
+    fn is_open_on_purpose(&self, listener: &Listener) -> bool {
+        self.allow_anonymous || self.own.iter().any(|own| own.name == listener.name && own.is_open_on_purpose)
+    }
 }
 
 /// Reads users and rules; all that is wrong with them at once.
@@ -47,39 +68,53 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let mut problems = Vec::new();
     let options = &loaded.options.security;
     let file = password_file(&loaded.options);
-    let users = file.as_deref().map(|path| read(path, Users::parse, &mut problems).unwrap_or_default());
-    let acl = access_list(loaded, &mut problems);
+    let users = file.as_deref().map(|path| Arc::new(read(path, Users::parse, &mut problems).unwrap_or_default()));
+    let acl = access_list(loaded, None, &mut problems);
+    let own = listeners::own(loaded, &Usual { users: users.as_ref(), acl: acl.as_ref() }, &mut problems);
     let graph_rules: Vec<GraphRule> =
         loaded.rules.iter().filter_map(|rule| compile_graph(rule, &mut problems)).collect();
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
     let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
-    let by_name = options.bind_client_ids == BindIds::Names;
-    let graphs = graph_access(graph_rules.clone(), users.as_ref())?;
-    if !has_users && acl.is_none() && !by_name {
-        let (authenticator, policy) = (Arc::new(Anonymous), Arc::new(Open));
-        let strangers = Vec::new();
-        return Ok(Security { authenticator, policy, has_users, allow_anonymous, roles: None, graphs, strangers });
-    }
-    let roles = users.as_ref().map(RoleTable::new);
-    let users = users.unwrap_or_default();
-    let acl = acl.unwrap_or_else(Acl::open);
-    let policy = Arc::new(Access::new(&acl, &users));
+    let graphs = graph_access(graph_rules.clone(), users.as_deref())?;
+    let roles = users.as_deref().map(RoleTable::new);
+    let (mut authenticator, mut policy) = judges(users.as_ref(), acl.as_ref(), allow_anonymous || !has_users, options);
     // Where any name will do, none is unknown.
-    let knows_all = !has_users || options.any_certificate_user;
-    let strangers = if knows_all { Vec::new() } else { strangers(&acl, &graph_rules, &users) };
+    let strangers = match users.as_deref().filter(|_| !options.any_certificate_user) {
+        Some(users) => strangers(&acl.unwrap_or_else(Acl::open), &graph_rules, users),
+        None => Vec::new(),
+    };
+    if !own.is_empty() {
+        authenticator = Arc::new(ListenerAuthenticators::new(authenticator, &own));
+        policy = Arc::new(ListenerPolicies::new(policy, &own));
+    }
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers, own })
+}
+
+/// Who knows these users and rules. Without users and rules everybody may do everything.
+fn judges(
+    users: Option<&Arc<Users>>,
+    acl: Option<&Acl>,
+    admits_anonymous: bool,
+    options: &crate::config::keys::Security,
+) -> (Arc<dyn Authenticator>, Arc<dyn Policy>) {
+    let by_name = options.bind_client_ids == BindIds::Names;
+    if users.is_none() && acl.is_none() && !by_name && admits_anonymous {
+        return (Arc::new(Anonymous), Arc::new(Open));
+    }
+    let takes_any = options.any_certificate_user || users.is_none();
+    let users = users.cloned().unwrap_or_default();
+    let policy = match acl {
+        Some(acl) => Access::new(acl, &users),
+        None => Access::new(&Acl::open(), &users),
+    };
     let settings = AuthSettings {
-        anonymous: if allow_anonymous || !has_users { AnonymousClients::Admit } else { AnonymousClients::Refuse },
-        certificate_users: if options.any_certificate_user || !has_users {
-            CertificateUsers::Any
-        } else {
-            CertificateUsers::MustExist
-        },
+        anonymous: if admits_anonymous { AnonymousClients::Admit } else { AnonymousClients::Refuse },
+        certificate_users: if takes_any { CertificateUsers::Any } else { CertificateUsers::MustExist },
         client_ids: if by_name { ClientIds::BoundToUser } else { ClientIds::Free },
     };
-    let authenticator = Arc::new(PasswordAuthenticator::new(users, settings));
-    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers })
+    (Arc::new(PasswordAuthenticator::new(users, settings)), Arc::new(policy))
 }
 
 /// Users that rules name and that cannot come in, each once.
@@ -89,7 +124,7 @@ fn strangers(acl: &Acl, graphs: &[GraphRule], users: &Users) -> Vec<String> {
         _ => None,
     };
     let subjects = acl.rules().iter().map(tidegate_auth::AclRule::subject).chain(graphs.iter().map(GraphRule::subject));
-    let names: std::collections::BTreeSet<String> = subjects.filter_map(unknown).collect();
+    let names: BTreeSet<String> = subjects.filter_map(unknown).collect();
     names.into_iter().collect()
 }
 
@@ -105,10 +140,11 @@ fn graph_access(rules: Vec<GraphRule>, users: Option<&Users>) -> Result<Option<A
         .map_err(|fault| Problems(vec![ConfigProblem::general(format!("security.rule: {fault}"))]))
 }
 
-/// The rules of the ACL file or of the configuration; none if there are neither.
-fn access_list(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<Acl> {
-    let file = loaded.options.security.acl_file.as_deref();
-    let of_topics: Vec<(&RuleSetting, &str)> = loaded.rules.iter().filter_map(topic_rule).collect();
+/// The rules of the ACL file or of the configuration, or those of a set; none if there are neither.
+fn access_list(loaded: &Loaded, set: Option<&str>, problems: &mut Vec<ConfigProblem>) -> Option<Acl> {
+    let file = loaded.options.security.acl_file.as_deref().filter(|_| set.is_none());
+    let of_set = loaded.rules.iter().filter(|rule| rule.set.as_deref() == set);
+    let of_topics: Vec<(&RuleSetting, &str)> = of_set.filter_map(topic_rule).collect();
     match (file, of_topics.as_slice()) {
         (None, []) => None,
         (Some(path), []) => read(path, Acl::parse_mosquitto, problems),
@@ -229,18 +265,22 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
         let hint = "add one with `tidegate user add NAME --roles admin`, or listen on this machine only".to_owned();
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
-    if loaded.options.security.allow_anonymous {
-        return Ok(());
-    }
     let problem = |listener: &Listener| {
-        let name = door_name(listener.kind);
-        let message =
-            format!("listeners.{name} = \"{}\" accepts other machines, but there are no users", listener.bind);
+        let (key, at) = (listener_key(listener), listener.bind);
+        if is_block(listener) {
+            let message = format!("{key} at {at} accepts other machines, but there are no users");
+            let hint = "give it a password_file, add a user with `tidegate user add NAME`, or insist on an open listener with \
+                        anonymous = true";
+            return ConfigProblem::general(message).with_hint(hint.to_owned());
+        }
+        let message = format!("{key} = \"{at}\" accepts other machines, but there are no users");
         ConfigProblem::general(message).with_hint(
             "add one with `tidegate user add NAME`, or insist on an open broker with --allow-anonymous".to_owned(),
         )
     };
-    let exposed = |listener: &&Listener| !is_loopback(listener.bind.ip()) && !asks_for_certificate(listener);
+    let exposed = |listener: &&Listener| {
+        !is_loopback(listener.bind.ip()) && security.is_open(listener) && !security.is_open_on_purpose(listener)
+    };
     let problems: Vec<ConfigProblem> = config.listeners.iter().filter(exposed).map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
@@ -258,30 +298,46 @@ pub enum Audience {
     AnybodyHere,
     /// Everybody, from everywhere.
     Everybody,
+    /// Nobody by MQTT, which is off: the smart space alone is served.
+    SpaceOnly,
 }
 
 /// Who can come in, to be said at the start.
 pub fn audience(config: &Config, security: &Security) -> Audience {
     let is_here = |listener: &Listener| is_loopback(listener.bind.ip());
-    let mut open = config.listeners.iter().filter(|listener| !asks_for_certificate(listener)).peekable();
-    let is_closed = (security.has_users && !security.allow_anonymous) || open.peek().is_none();
-    match (is_closed, security.allow_anonymous) {
-        (true, _) if config.listeners.iter().all(is_here) => Audience::KnownHere,
-        (true, _) => Audience::Known,
-        (false, _) if !open.all(is_here) => Audience::Everybody,
-        (false, true) => Audience::AnybodyHere,
-        (false, false) => Audience::ThisMachine,
+    let open: Vec<&Listener> = config.listeners.iter().filter(|listener| security.is_open(listener)).collect();
+    match () {
+        () if config.listeners.is_empty() => Audience::SpaceOnly,
+        () if open.is_empty() && config.listeners.iter().all(is_here) => Audience::KnownHere,
+        () if open.is_empty() => Audience::Known,
+        () if !open.iter().all(|listener| is_here(listener)) => Audience::Everybody,
+        () if open.iter().any(|listener| security.is_open_on_purpose(listener)) => Audience::AnybodyHere,
+        () => Audience::ThisMachine,
     }
 }
 
-/// What closes a broker that `allow_anonymous` has opened: it depends on who said it.
-pub fn how_to_close(loaded: &Loaded) -> String {
-    match loaded.origin("security.allow_anonymous") {
+/// What opens a broker to everybody, and what closes it again: that depends on who said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opener {
+    /// The setting, with the listener if it is that of one.
+    pub setting: String,
+    pub how_to_close: String,
+}
+
+/// The setting that lets everybody in.
+pub fn opener(loaded: &Loaded) -> Opener {
+    let block = loaded.listeners.iter().find(|block| block.anonymous == Some(true));
+    if let Some(block) = block.filter(|_| !loaded.options.security.allow_anonymous) {
+        let setting = format!("anonymous of the listener {}", block.name);
+        return Opener { setting, how_to_close: format!("remove anonymous = true ({})", block.origin) };
+    }
+    let how_to_close = match loaded.origin("security.allow_anonymous") {
         Origin::Flag(flag) if flag == "--allow-anonymous" => "start without --allow-anonymous".to_owned(),
         Origin::Environment(name) => format!("unset {name}"),
         origin @ Origin::File { .. } => format!("remove allow_anonymous ({origin})"),
         _ => "remove security.allow_anonymous".to_owned(),
-    }
+    };
+    Opener { setting: "allow_anonymous".to_owned(), how_to_close }
 }
 
 fn is_loopback(ip: IpAddr) -> bool {
@@ -301,8 +357,8 @@ pub fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<St
         _ => None,
     };
     if let Some(place) = place {
-        let close = how_to_close(loaded);
-        warnings.push(format!("anybody {place} may come in without a name (allow_anonymous); to close it, {close}"));
+        let Opener { setting, how_to_close } = opener(loaded);
+        warnings.push(format!("anybody {place} may come in without a name ({setting}); to close it, {how_to_close}"));
     }
     if security.has_users && loaded.options.security.bind_client_ids == BindIds::Off {
         let message = "any user can end the session of another who is away, and lose its messages, by using its client \
@@ -311,14 +367,21 @@ pub fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<St
     }
     let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
     warnings.extend(security.strangers.iter().map(stranger));
-    warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
+    warnings.extend(server_certificates(loaded).iter().filter_map(|cert| certificate::expiry_warning(cert)));
     warnings.extend(descriptors::warning(loaded, has_space(&loaded.options, security.has_users)));
     warnings.extend(disk_free::warning(&loaded.options.server.data));
     let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
-    for path in secrets.into_iter().flatten().filter(|path| is_readable_by_all(path)) {
+    let of_blocks = loaded.listeners.iter().flat_map(|block| [block.key.clone(), block.password_file.clone()]);
+    for path in secrets.into_iter().chain(of_blocks).flatten().filter(|path| is_readable_by_all(path)) {
         warnings.push(format!("{0} can be read by everybody on this machine: chmod 600 {0}", path.display()));
     }
     warnings
+}
+
+/// The certificates that clients are shown, each once.
+pub fn server_certificates(loaded: &Loaded) -> BTreeSet<PathBuf> {
+    let of_blocks = loaded.listeners.iter().filter_map(|block| block.cert.clone());
+    loaded.options.tls.cert.clone().into_iter().chain(of_blocks).collect()
 }
 
 /// Whether this process may do everything. Said once, when it serves.

@@ -11,9 +11,9 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tidegate_admin::{Admin, Demo, Otlp, ProcessControl};
-use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::store_link::{Opening, Restored};
+use tidegate_broker::{Broker, ListenerReport};
 use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
 use tracing::{info, warn};
@@ -60,13 +60,20 @@ pub fn prepare(sources: &Sources) -> Result<Ready, Problems> {
 /// is judged by them and not by what the file says about doors.
 pub fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Problems> {
     let mut ready = prepare(sources)?;
-    // All TLS listeners share their files; if the new configuration has none, the doors keep those they have.
-    let fresh = ready.config.listeners.iter().find_map(|listener| listener.tls.clone());
+    authority::check_listeners(open, &ready.loaded)?;
+    // What the section listeners opens shares its files; if the new configuration has none, they keep those they have.
+    let usual = ready.config.listeners.iter().filter(|listener| !plan::is_block(listener));
+    let fresh = usual.clone().find_map(|listener| listener.tls.clone());
     let renewed = |door: &Listener| {
+        let block = ready.config.listeners.iter().find(|block| block.name == door.name && block.kind == door.kind);
+        if let Some(block) = block.filter(|block| plan::is_block(block)) {
+            return Listener { bind: door.bind, ..block.clone() };
+        }
         let tls = door.tls.clone().map(|before| fresh.clone().unwrap_or(before));
         Listener { tls, ..door.clone() }
     };
-    ready.config.listeners = open.iter().map(renewed).collect();
+    let renewed = open.iter().map(renewed).collect();
+    ready.config.listeners = renewed;
     security::check_exposure(&ready.config, &ready.security, &ready.loaded)?;
     Ok(ready)
 }
@@ -107,10 +114,13 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     log_opening(&broker);
     let space = space_service::open(&loaded, has_users, &running)?;
     let doors = space.as_ref().map(space_service::SpaceService::addresses).unwrap_or_default();
+    if running.listeners.is_empty() && doors.named().iter().all(|(_, at)| at.is_none()) {
+        anyhow::bail!("MQTT is off and no listener of the smart space could be opened: there is nobody to serve");
+    }
     let (wanted, admin_at) = (plan::space(&loaded.options, has_users), admin.as_ref().map(Admin::address));
     let of_space = wanted.named().into_iter().zip(doors.named()).map(|((name, wanted), (_, is))| (name, wanted, is));
     running.note_doors(of_space.chain([("admin", plan::admin(&loaded.options), admin_at)]).collect());
-    print_banner(&banner.text(&broker.addresses(), admin_at, doors));
+    print_banner(&banner.text(&running.handle.listeners(), admin_at, doors));
     let otlp = send_metrics(&loaded, &running)?;
     let supervisor = Supervisor::of_process();
     supervisor.ready();
@@ -237,36 +247,36 @@ struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    fn text(
-        &self,
-        addresses: &[(ListenerKind, SocketAddr)],
-        admin: Option<SocketAddr>,
-        space: SpaceAddresses,
-    ) -> String {
-        let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
-            ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
-            ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
+    fn text(&self, listeners: &[ListenerReport], admin: Option<SocketAddr>, space: SpaceAddresses) -> String {
+        let door = |listener: &ListenerReport| {
+            let (kind, at) = (listener.kind.name(), listener.address);
+            let place = match listener.kind {
+                ListenerKind::Mqtt | ListenerKind::Mqtts => format!("{kind} {at}"),
+                ListenerKind::Ws | ListenerKind::Wss => format!("{kind}://{at}/mqtt"),
+            };
+            if listener.name == kind { format!("  {place}") } else { format!("  {} ({place})", listener.name) }
         };
-        let doors: String = addresses.iter().map(door).collect();
+        let doors: String = listeners.iter().map(door).collect();
         let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
         let http = space.http.map(|at| format!("  sparql http://{at}")).unwrap_or_default();
         let https = space.https.map(|at| format!("  https://{at}")).unwrap_or_default();
         let others =
             [("ssap", space.ssap), ("ssaps", space.ssaps), ("sepa-http", space.sepa_http), ("sepa-ws", space.sepa_ws)];
         let others: String = others.iter().filter_map(|(name, at)| Some(format!("  {name} {}", (*at)?))).collect();
-        let next = self.next_step(addresses);
+        let next = self.next_step(listeners);
         format!("tidegate {}{doors}{admin}{http}{https}{others}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
     }
 
-    fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
+    fn next_step(&self, listeners: &[ListenerReport]) -> String {
         let ServeCommand { program, place } = &self.command;
         let add = format!("{program} user add NAME{place}");
-        let mut close = security::how_to_close(self.loaded);
+        let security::Opener { setting, how_to_close: mut close } = security::opener(self.loaded);
         if password_file(&self.loaded.options).is_none() {
             // Without users there would be nobody to let in.
             close = format!("{close}, after  {add}");
         }
-        let plain = addresses.iter().find(|(kind, _)| *kind == ListenerKind::Mqtt).map(|(_, at)| at.port());
+        let plain = listeners.iter().find(|listener| listener.kind == ListenerKind::Mqtt);
+        let plain = plain.map(|listener| listener.address.port());
         let port = plain.map(|port| if port == 1883 { String::new() } else { format!(" -p {port}") });
         let attempt = |who: &str| match &port {
             Some(port) => format!(" Try:  {program} sub{port} -t '#' -v{who}"),
@@ -274,11 +284,12 @@ impl Banner<'_> {
         };
         match self.audience {
             Audience::Everybody => {
-                format!("OPEN: anybody who reaches these addresses may come in (allow_anonymous). To close it: {close}")
+                format!("OPEN: anybody who reaches these addresses may come in ({setting}). To close it: {close}")
             }
-            Audience::AnybodyHere => format!(
-                "OPEN: anybody on this machine may come in, users or not (allow_anonymous). To close it: {close}"
-            ),
+            Audience::AnybodyHere => {
+                format!("OPEN: anybody on this machine may come in, users or not ({setting}). To close it: {close}")
+            }
+            Audience::SpaceOnly => "MQTT is off: the smart space alone is served.".to_owned(),
             Audience::ThisMachine if self.loaded.files.is_empty() && place.is_empty() => {
                 format!("no users configured: listening for this machine only. To accept others:  {program} init")
             }
@@ -319,9 +330,14 @@ mod tests {
     use crate::config::load;
 
     fn banner(audience: Audience, flags: &[(&str, &str)]) -> String {
-        let addresses = [
-            (ListenerKind::Mqtt, "127.0.0.1:1999".parse().unwrap()),
-            (ListenerKind::Ws, "127.0.0.1:8083".parse().unwrap()),
+        let open = |name, kind, at: &str| {
+            let (connections, accepted, refused) = (0, 0, Vec::new());
+            ListenerReport { name, kind, address: at.parse().unwrap(), connections, accepted, refused }
+        };
+        let listeners = [
+            open("mqtt", ListenerKind::Mqtt, "127.0.0.1:1999"),
+            open("ws", ListenerKind::Ws, "127.0.0.1:8083"),
+            open("factory", ListenerKind::Mqtts, "127.0.0.1:8884"),
         ];
         let mut flags: Vec<_> = flags
             .iter()
@@ -331,7 +347,7 @@ mod tests {
         let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
         let command = ServeCommand { program: "./tidegate".into(), place: " --data x".into() };
         Banner { audience, command, loaded: &loaded }.text(
-            &addresses,
+            &listeners,
             Some("127.0.0.1:18830".parse().unwrap()),
             SpaceAddresses {
                 http: Some("127.0.0.1:7878".parse().unwrap()),
@@ -344,8 +360,8 @@ mod tests {
     #[test]
     fn the_banner_names_every_door_the_next_step_and_the_files() {
         let expected = format!(
-            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  admin http://127.0.0.1:18830  sparql \
-             http://127.0.0.1:7878  ssap 127.0.0.1:10010\nno users configured: listening for this \
+            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  factory (mqtts 127.0.0.1:8884)  admin \
+             http://127.0.0.1:18830  sparql http://127.0.0.1:7878  ssap 127.0.0.1:10010\nno users configured: listening for this \
              machine only. To accept others:  ./tidegate user add NAME --data x  and listen for them with --mqtt \
              0.0.0.0:1883\nconfig /dev/null  store /nonexistent (durable)  users /nonexistent/users (none yet)\n",
             env!("CARGO_PKG_VERSION")
@@ -379,11 +395,29 @@ mod tests {
         let data = folder.path().display().to_string();
         let flags = vec![crate::config::ConfigEntry::flag("--data", "server.data", &data)];
         let sources = Sources { file: Some("/dev/null".into()), flags, ..Sources::default() };
-        let open = |bind: &str| [Listener { kind: ListenerKind::Mqtt, bind: bind.parse().unwrap(), tls: None }];
+        let open = |bind: &str| [Listener::new(ListenerKind::Mqtt, bind.parse().unwrap())];
         assert!(prepare(&sources).is_ok(), "by itself the configuration is sound: this machine only");
         let refused = prepare_for(&open("0.0.0.0:1883"), &sources).err().unwrap().to_string();
         assert!(refused.contains("\"0.0.0.0:1883\" accepts other machines, but there are no users"), "{refused}");
         let ready = prepare_for(&open("127.0.0.1:1999"), &sources).unwrap();
         assert_eq!(ready.config.listeners.len(), 1, "doors stay as they are, whatever the file says now");
+    }
+
+    #[test]
+    fn a_reload_gives_each_listener_its_own_and_misses_one_that_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidegate.toml");
+        let block =
+            |more: &str| format!("[[listener]]\nname = \"f\"\nkind = \"mqtt\"\naddress = \"127.0.0.1:1884\"\n{more}");
+        std::fs::write(&file, block("")).unwrap();
+        let sources = Sources { file: Some(file.clone()), ..Sources::default() };
+        let open = prepare(&sources).unwrap().config.listeners;
+        assert_eq!(open.iter().map(|listener| listener.name).collect::<Vec<_>>(), ["mqtt", "ws", "f"]);
+        std::fs::write(&file, block("connections_max = 3\n")).unwrap();
+        let ready = prepare_for(&open, &sources).unwrap();
+        assert_eq!(ready.config.listeners[2].connections_max, Some(3));
+        std::fs::write(&file, "").unwrap();
+        let refused = prepare_for(&open, &sources).err().unwrap().to_string();
+        assert!(refused.contains("the listener f is open, and its [[listener]] is gone with its rules"), "{refused}");
     }
 }

@@ -1,6 +1,7 @@
 //! The listeners: accepting, and when not to. Lives on the first shard's thread.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use tidegate_core::settings::Rate;
 use super::{ShardThread, token};
 use crate::limits::{ACCEPT_PAUSE_BUSY, ACCEPT_PAUSE_EXHAUSTED, ACCEPT_RATES, ACCEPTS_PER_TURN_MAX};
 use crate::link::SocketLink;
-use crate::listener::OpenListener;
+use crate::listener::{OpenListener, PeerStanding};
+use crate::listener_counts::ListenerRefusal;
+use crate::permit::SocketPlaces;
 use crate::thread_message::AcceptedSocket;
 
 /// A listener that is being accepted from.
@@ -78,24 +81,37 @@ impl ShardThread {
             Ok(accepted) => accepted,
             Err(error) => return self.accept_failed(&listener, &error),
         };
-        let Some(connection_permit) = self.shared.connections.take(self.rules.connections_max) else {
-            self.event_log.accept_trouble(listener.name(), "connections_max is reached", self.now);
-            return None;
-        };
+        let places = self.places(&listener, peer.ip())?;
         if !cfg!(target_os = "linux") {
             // There it is inherited from the listener.
             let _ = stream.set_nodelay(true);
         }
         match listener.tls_session() {
-            Ok(session) => self.arrive(AcceptedSocket {
-                link: SocketLink::new(stream, session, connection_permit),
-                peer,
-                listener,
-                permit,
-            }),
+            Ok(session) => {
+                self.arrive(AcceptedSocket { link: SocketLink::new(stream, session, places), peer, listener, permit });
+            }
             Err(error) => self.event_log.accept_trouble(listener.name(), &error.to_string(), self.now),
         }
         None
+    }
+
+    /// The places of somebody who was accepted; none if it has to go at once.
+    fn places(&mut self, listener: &OpenListener, peer: IpAddr) -> Option<SocketPlaces> {
+        listener.counts.accept();
+        let refused = |why, words: &'static str| {
+            listener.counts.refuse(why);
+            words
+        };
+        let found = if listener.standing(peer) == PeerStanding::Stranger {
+            Err(refused(ListenerRefusal::NoProxy, "only its proxies may connect, by proxy_protocol"))
+        } else {
+            match (self.shared.connections.take(self.rules.connections_max), listener.take_place()) {
+                (None, _) => Err(refused(ListenerRefusal::BrokerFull, "connections_max is reached")),
+                (_, None) => Err(refused(ListenerRefusal::Full, "connections_max of this listener is reached")),
+                (Some(of_all), Some(of_listener)) => Ok(SocketPlaces::new(of_all, of_listener)),
+            }
+        };
+        found.map_err(|why| self.event_log.accept_trouble(listener.name(), why, self.now)).ok()
     }
 
     /// Under pressure those who are in come first.

@@ -18,6 +18,7 @@ use crate::handshakes::HandshakeKey;
 use crate::inbox::lock;
 use crate::known::{Familiarity, Print};
 use crate::limits::{LINGER, PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
+use crate::listener_counts::ListenerRefusal;
 use crate::password::{CheckRequester, PasswordCheck};
 use crate::thread_message::{AcceptedSocket, Handover, ThreadMessage};
 
@@ -79,7 +80,7 @@ impl ShardThread {
             return;
         }
         let make_id = || self.chance.client_id();
-        let terms = ConnectTerms { limits: &self.connect_limits, pages: self.rules.pages() };
+        let terms = ConnectTerms { limits: &self.connect_limits, pages: self.rules.pages(handshake.listener()) };
         let next = handshake.on_ready(&mut self.scratch, &terms, make_id);
         self.tls_steps_left -= usize::from(handshake.take_shaken() && self.tls_steps_left > 0);
         self.follow(key, next);
@@ -141,6 +142,7 @@ impl ShardThread {
         let (ip, user) = (handshake.ip(), credentials.certificate_name.as_deref().or(credentials.user_name.as_deref()));
         let banned = lock(&self.shared.bans).find(client_id, user, ip, self.now);
         if let Some(left) = banned {
+            handshake.count(ListenerRefusal::Banned);
             self.refuse_until(key, ReasonCode::Banned, "banned", left);
             return;
         }
@@ -152,7 +154,9 @@ impl ShardThread {
         }
         let (generation, print) = (self.rules.generation, self.shared.known.print(&credentials));
         match print.map_or(Familiarity::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
-            Familiarity::Verified(user) if authenticator.admits(Some(&user), &credentials.client_id) => {
+            Familiarity::Verified(user)
+                if authenticator.admits_at(credentials.listener, Some(&user), &credentials.client_id) =>
+            {
                 self.on_verdict(key, Ok(Some(user)));
                 return;
             }
@@ -160,6 +164,7 @@ impl ShardThread {
             Familiarity::Stranger => {
                 let wait = user.and_then(|user| lock(&self.shared.attempts).wait(ip, user, self.now));
                 if let Some(wait) = wait {
+                    handshake.count(ListenerRefusal::Paused);
                     self.refuse_until(key, ReasonCode::ConnectionRateExceeded, "too many wrong passwords", wait);
                     return;
                 }
@@ -168,6 +173,7 @@ impl ShardThread {
         let asker = CheckRequester::Handshake { shard: self.index, key, presence };
         let question = PasswordCheck { asker, credentials, authenticator, generation, from: ip, print };
         if self.shared.questions.ask(question).is_err() {
+            handshake.count(ListenerRefusal::Busy);
             let retry_after = self.after_the_backlog();
             self.refuse_until(key, ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after);
         }
@@ -213,8 +219,12 @@ impl ShardThread {
                     self.hand_over(Box::new(handover));
                 }
             }
-            Err(LoginRefusal::BadUserNameOrPassword) => self.refuse(key, ReasonCode::BadUserNameOrPassword),
-            Err(LoginRefusal::NotAuthorized) => self.refuse(key, ReasonCode::NotAuthorized),
+            Err(LoginRefusal::BadUserNameOrPassword) => {
+                self.refuse(key, ReasonCode::BadUserNameOrPassword, ListenerRefusal::Password);
+            }
+            Err(LoginRefusal::NotAuthorized) => {
+                self.refuse(key, ReasonCode::NotAuthorized, ListenerRefusal::NotAuthorized);
+            }
         }
     }
 
@@ -224,6 +234,7 @@ impl ShardThread {
         let Some((client_id, _)) = handshake.checking() else { return false };
         let banned = lock(&self.shared.bans).find(client_id, user, handshake.ip(), self.now);
         if let Some(left) = banned {
+            handshake.count(ListenerRefusal::Banned);
             self.refuse_until(key, ReasonCode::Banned, "banned", left);
         }
         banned.is_some()
@@ -262,8 +273,9 @@ impl ShardThread {
         }
     }
 
-    fn refuse(&mut self, key: HandshakeKey, reason: ReasonCode) {
+    fn refuse(&mut self, key: HandshakeKey, reason: ReasonCode, why: ListenerRefusal) {
         if let Some(handshake) = self.handshakes.get(key) {
+            handshake.count(why);
             let next = handshake.refuse(reason);
             self.follow(key, next);
         }
@@ -322,7 +334,7 @@ impl ShardThread {
     fn ask_again(&mut self, mut handover: Handover, version: Version) {
         let certificate_name = handover.link.certificate_name().unwrap_or_default();
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else { return };
-        let credentials = credentials(&connect, certificate_name);
+        let credentials = credentials(&connect, certificate_name, handover.listener.name());
         let key = self.handshakes.next_key();
         if handover.link.register(self.poll.registry(), token::handshake(key.index)).is_err() {
             return;

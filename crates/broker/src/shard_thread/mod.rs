@@ -399,7 +399,8 @@ impl ShardThread {
         self.rules = rules;
         // Whoever is no user any more has to go; who may not use its identifier any more goes when it comes back.
         let authenticator = Arc::clone(&self.rules.authenticator);
-        let is_stranger = |_: &str, identity: &Identity| !authenticator.admits(identity.user.as_deref(), "");
+        let is_stranger =
+            |_: &str, identity: &Identity| !authenticator.admits_at(identity.listener, identity.user.as_deref(), "");
         self.shard.handle_expel(is_stranger, ReasonCode::NotAuthorized, self.now);
     }
 

@@ -24,6 +24,7 @@ use crate::limits::{PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
 use crate::link::SocketLink;
 use crate::listener::OpenListener;
 use crate::password::Questions;
+use crate::permit::SocketPlaces;
 use crate::shared_state::SharedState;
 use crate::thread_message::{AcceptedSocket, Rules};
 
@@ -104,14 +105,14 @@ fn arrival(thread: &ShardThread, open: &Arc<OpenListener>) -> (TcpStream, Accept
     client.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     let (stream, peer) = listener.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
-    let connection_permit = thread.shared.connections.take(usize::MAX).unwrap();
+    let places = SocketPlaces::new(thread.shared.connections.take(usize::MAX).unwrap(), open.take_place().unwrap());
     let permit = thread.shared.handshakes.take(usize::MAX).unwrap();
-    let link = SocketLink::new(mio::net::TcpStream::from_std(stream), open.tls_session().unwrap(), connection_permit);
+    let link = SocketLink::new(mio::net::TcpStream::from_std(stream), open.tls_session().unwrap(), places);
     (client, AcceptedSocket { link, peer, listener: Arc::clone(open), permit })
 }
 
 fn plain_door() -> Arc<OpenListener> {
-    let listener = Listener { kind: ListenerKind::Mqtt, bind: "127.0.0.1:0".parse().unwrap(), tls: None };
+    let listener = Listener::new(ListenerKind::Mqtt, "127.0.0.1:0".parse().unwrap());
     OpenListener::open(&listener).unwrap().0
 }
 
@@ -250,7 +251,7 @@ fn secure_listener() -> (Arc<OpenListener>, Arc<ClientConfig>, Folder) {
     std::fs::write(&cert, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let tls = Some(TlsFiles { cert, key, client_ca: None, client_cert_required: false });
-    let listener = Listener { kind: ListenerKind::Mqtts, bind: "127.0.0.1:0".parse().unwrap(), tls };
+    let listener = Listener { tls, ..Listener::new(ListenerKind::Mqtts, "127.0.0.1:0".parse().unwrap()) };
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

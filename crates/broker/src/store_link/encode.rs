@@ -4,6 +4,7 @@ use tidegate_core::persist::{StoreChange, StoredMessage, Turn};
 use tidegate_store::{FRAME_BYTES, Location, Position, RecordBatch, StoreError};
 
 use super::disk_address::spot_of;
+use super::owner::owner_text;
 use super::records::{IDS_MAX, MessageRecord, Record};
 use super::wall_clock::WallClock;
 
@@ -108,13 +109,12 @@ fn push(change: &StoreChange, wall: &WallClock, batch: &mut RecordBatch) -> Resu
                 .push_to(batch)
             });
         }
-        StoreChange::Session { session, ref client_id, ref user, expiry, ends } => Record::Session {
-            session,
-            client_id,
-            principal: user.as_deref(),
-            expiry_s: u32::try_from(expiry.as_secs()).ok().filter(|seconds| *seconds < u32::MAX),
-            ends_ms: ends.map(|at| wall.ms(at)),
-        },
+        StoreChange::Session { session, ref client_id, owner: ref whose, expiry, ends } => {
+            let expiry_s = u32::try_from(expiry.as_secs()).ok().filter(|seconds| *seconds < u32::MAX);
+            let (owner, ends_ms) = (owner_text(whose), ends.map(|at| wall.ms(at)));
+            let record = Record::Session { session, client_id, principal: owner.as_deref(), expiry_s, ends_ms };
+            return record.push_to(batch);
+        }
         StoreChange::SessionEnded { session } => Record::SessionEnded { session },
         StoreChange::Subscribed { session, ref filter, wish } => Record::Subscribed { session, filter, wish },
         StoreChange::Unsubscribed { session, ref filter } => Record::Unsubscribed { session, filter },

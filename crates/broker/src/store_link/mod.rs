@@ -8,6 +8,7 @@ mod ban_writer;
 mod disk_address;
 mod encode;
 mod fetch;
+mod owner;
 pub mod records;
 mod restore;
 mod rhythms;

@@ -14,6 +14,7 @@ use tidegate_core::{Shard, shard_of};
 use tidegate_store::{Location, StoreError};
 
 use super::disk_address::spot_of;
+use super::owner::owner;
 use super::records::{DeliveryStage, MessageRecord, Outline, QueueEntry, RoutingImage, SessionImage, StoreImage};
 use super::wall_clock::WallClock;
 
@@ -188,7 +189,7 @@ impl<'a> Restoring<'a> {
         SavedSession {
             session: number,
             client_id: &session.client_id,
-            user: session.principal.as_deref(),
+            owner: owner(session.principal.as_deref()),
             expiry,
             ends: session.ends_ms.map(|ms| self.wall.timestamp(ms)),
             subscriptions: session.subscriptions.iter().map(|(filter, it)| (&**filter, *it)).collect(),

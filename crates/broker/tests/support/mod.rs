@@ -34,7 +34,7 @@ pub(crate) fn config() -> Config {
 }
 
 pub(crate) fn listener(kind: ListenerKind) -> Listener {
-    Listener { kind, bind: "127.0.0.1:0".parse().unwrap(), tls: None }
+    Listener::new(kind, "127.0.0.1:0".parse().unwrap())
 }
 
 pub(crate) fn start(config: Config) -> Broker {

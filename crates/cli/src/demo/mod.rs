@@ -157,7 +157,7 @@ impl DemoBroker {
     fn open(control: DemoControl) -> Result<Self> {
         let bind = ([127, 0, 0, 1], 0).into();
         let config = Config {
-            listeners: vec![Listener { kind: ListenerKind::Mqtt, bind, tls: None }],
+            listeners: vec![Listener::new(ListenerKind::Mqtt, bind)],
             shards: 1,
             settings: control.settings(),
             drain_timeout: Duration::from_secs(2),

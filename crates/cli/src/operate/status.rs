@@ -56,7 +56,10 @@ fn text(answer: &Value) -> String {
     );
     let mut table = TextTable::new(&[("LISTENER", Align::Left), ("ADDRESS", Align::Left), ("STATE", Align::Left)]);
     for listener in answer["listeners"].as_array().into_iter().flatten() {
-        table.row(["name", "address", "state"].map(|name| shown(&listener[name])));
+        let [name, kind, address, state] = ["name", "kind", "address", "state"].map(|name| shown(&listener[name]));
+        // Only one with a name of its own has to say what is spoken there.
+        let name = if listener["kind"].is_string() && name != kind { format!("{name} ({kind})") } else { name };
+        table.row([name, address, state]);
     }
     text.push_str(&table.text());
     text
@@ -88,10 +91,12 @@ mod tests {
     #[test]
     fn every_listener_has_a_line() {
         let listeners = json!([{"name": "mqtt", "address": "127.0.0.1:1883", "state": "open"},
-            {"name": "wss", "address": null, "state": "off"}]);
+            {"name": "wss", "kind": "wss", "address": null, "state": "off"},
+            {"name": "f", "kind": "mqtts", "address": "127.0.0.1:8884", "state": "open"}]);
         let text = text(&json!({ "version": "1", "pressure": {"level": 2, "name": "strained", "cause": "memory"},
             "listeners": listeners }));
         assert!(text.contains("level    2 (strained), because of memory; memory 0 of 0 MiB\n"), "{text}");
-        assert!(text.contains("\nmqtt      127.0.0.1:1883  open\nwss       -               off\n"), "{text}");
+        assert!(text.contains("\nmqtt       127.0.0.1:1883  open\nwss        -               off\n"), "{text}");
+        assert!(text.contains("\nf (mqtts)  127.0.0.1:8884  open\n"), "{text}");
     }
 }

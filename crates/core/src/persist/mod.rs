@@ -26,6 +26,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
+use crate::access::Identity;
 use crate::message::{Message, Publication};
 pub use crate::queue::ID_SETS_MAX;
 pub use crate::subscriptions::SubscriberOptions;
@@ -84,7 +85,8 @@ pub enum StoreChange {
     Session {
         session: u64,
         client_id: Arc<str>,
-        user: Option<Arc<str>>,
+        /// Whose it is; where its client connects from is not kept.
+        owner: Box<Identity>,
         /// How long it outlives its connection; `Duration::MAX` is for ever.
         expiry: Duration,
         /// When it ends; none while it is connected.

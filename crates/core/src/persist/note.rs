@@ -1,5 +1,6 @@
 //! The words for what changed, where it changes. Each is nothing for what does not outlive its connection.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
@@ -148,7 +149,7 @@ impl ShardState {
         self.journal.push(StoreChange::Session {
             session: session.kept,
             client_id: Arc::clone(&session.client_id),
-            user: session.identity.user.as_deref().map(Into::into),
+            owner: Box::new(session.identity.clone()),
             expiry: session.expiry,
             ends: session.expires_at,
         });

@@ -51,7 +51,8 @@ pub struct SavedMessage<'a> {
 pub struct SavedSession<'a> {
     pub session: u64,
     pub client_id: &'a str,
-    pub user: Option<&'a str>,
+    /// Whose it is, without an address.
+    pub owner: Identity,
     /// How long it outlives its connection.
     pub expiry: Duration,
     /// When it ends; none if it was connected at the end.
@@ -145,7 +146,7 @@ impl ShardState {
     /// A session as it was, without its messages: they come next ([`Self::restore_delivery`]), and then the session is
     /// put back ([`Self::restore_session`]).
     pub(crate) fn session_of_saved(&self, saved: &mut SavedSession<'_>, now: Timestamp) -> Session {
-        let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
+        let identity = saved.owner.clone();
         let (parent, origin) = (parent_of(&identity, self.seed), crate::connect::origin_of(saved.client_id));
         let mut session = Session::new(saved.client_id.into(), identity, parent, origin);
         session.kept = saved.session;

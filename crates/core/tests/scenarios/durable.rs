@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::Whom;
+use tidegate_core::access::Identity;
 use tidegate_core::persist::{SavedMessage, SavedSession, SavedWill, SubscriberOptions, Trouble};
 use tidegate_core::settings::{Rate, Settings};
 use tidegate_wire_mqtt::{AckKind, Packet, Property, QoS, ReasonCode};
@@ -281,7 +282,7 @@ fn f109_a_client_that_comes_back_before_the_first_turn_does_not_replace_its_will
         let session = |session, client_id, subscriptions, will| SavedSession {
             session,
             client_id,
-            user: None,
+            owner: Identity::default(),
             expiry,
             ends: None,
             subscriptions,

@@ -22,6 +22,8 @@ pub(super) struct Contents {
     pub rules: Vec<Vec<ConfigEntry>>,
     /// Classes of messages, in order; each with where it begins and a list of fields.
     pub classes: Vec<(ConfigEntry, Vec<ConfigEntry>)>,
+    /// Listeners with rules of their own, in order; each with where it begins and a list of fields.
+    pub listeners: Vec<(Origin, Vec<ConfigEntry>)>,
     /// Maps, in order; each with where it begins and a list of fields.
     pub maps: Vec<RawMap>,
     /// Everything that is wrong.
@@ -77,6 +79,9 @@ pub(super) fn looks_like_mosquitto(text: &str) -> bool {
     })
 }
 
+/// The list of listeners with rules of their own.
+const LISTENER: &str = "listener";
+
 /// The section whose parts the operator names.
 const CLASSES: &str = "classes";
 
@@ -89,6 +94,10 @@ impl File<'_> {
     fn section(&mut self, name: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) {
         let section = name.get_ref().as_ref();
         let origin = self.document.origin(name.span().start);
+        if section == LISTENER && value.get_ref().as_array().is_some() {
+            let listeners = self.tables(&origin, section, value);
+            return self.contents.listeners.extend(listeners);
+        }
         let Some(table) = value.get_ref().as_table() else {
             // A key before the first section, most likely one that belongs into it.
             let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(section));

@@ -9,6 +9,7 @@ pub mod class;
 mod environment;
 mod file;
 pub mod keys;
+pub mod listener;
 pub mod map;
 pub mod rule;
 mod search;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use keys::{KEYS, Options, SettingKey};
+use listener::ListenerSetting;
 use map::Maps;
 use rule::RuleSetting;
 use tidegate_core::classes::Class;
@@ -57,6 +59,8 @@ pub struct Loaded {
     pub rules: Vec<RuleSetting>,
     /// Classes of messages, in order, with where they stand.
     pub classes: Vec<(Class, Origin)>,
+    /// Listeners with rules of their own, in order.
+    pub listeners: Vec<ListenerSetting>,
     /// Maps between MQTT and the smart space.
     pub maps: Maps,
     /// The files that were read.
@@ -79,7 +83,14 @@ impl Loaded {
         let same_rules = rules.0 == rules.1 && self.rules.iter().zip(&before.rules).all(same_rule);
         let same_classes =
             classes.0 == classes.1 && self.classes.iter().zip(&before.classes).all(|((a, _), (b, _))| a == b);
-        let lists = [("security.rules", same_rules, rules), ("classes", same_classes, classes)];
+        let listeners = (self.listeners.len(), before.listeners.len());
+        let pairs = || self.listeners.iter().zip(&before.listeners);
+        let same_listeners = listeners.0 == listeners.1 && pairs().all(|(a, b)| a.says_the_same_as(b));
+        let lists = [
+            ("security.rules", same_rules, rules),
+            ("classes", same_classes, classes),
+            ("listener", same_listeners, listeners),
+        ];
         let words = |(name, _, (now, before))| {
             if now == before { format!("{name} (still {now})") } else { format!("{name} {before} → {now}") }
         };
@@ -127,8 +138,11 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
         loaded.classes.extend(contents.classes.iter().filter_map(|(head, fields)| {
             class::read(&head.path, &head.origin, fields, &mut problems).map(|class| (class, head.origin.clone()))
         }));
+        let listeners = contents.listeners.iter();
+        loaded.listeners.extend(listeners.filter_map(|(at, fields)| ListenerSetting::read(at, fields, &mut problems)));
         loaded.files.push(path);
     }
+    listener::check_names(&loaded.listeners, &mut problems);
     let (from_environment, misnamed) = environment::parse(&sources.environment);
     problems.extend(misnamed);
     entries.extend(from_environment);

@@ -69,6 +69,8 @@ pub struct RuleSetting {
     pub actions: String,
     /// What the rule is for.
     pub target: RuleTarget,
+    /// The set it belongs to, for listeners with rules of their own; none for those of the broker.
+    pub set: Option<String>,
     /// Where the rule stands, for messages.
     pub origin: Origin,
 }
@@ -97,6 +99,10 @@ pub const FIELDS: Fields = &[
         "Graphs of the smart space, for `read`, `write` and `readwrite`: `default`, `*` (every graph), or an IRI in which `*` \
          stands for any characters and `%u` for the user. With a single such rule, what none allows is refused.",
     ),
+    (
+        "set",
+        "The rule is one of this set: it holds at listeners with `rules` = the same word, and nowhere else. For topics only.",
+    ),
 ];
 
 /// Words for what can be allowed or denied.
@@ -107,6 +113,7 @@ struct RuleDraft {
     subject: Option<RuleSubject>,
     grant: Option<(RuleEffect, String)>,
     target: Option<RuleTarget>,
+    set: Option<String>,
 }
 
 impl RuleSetting {
@@ -121,6 +128,10 @@ impl RuleSetting {
             let message = format!("a rule needs \"{}\"", required.join("\" or \""));
             problems.push(ConfigProblem::of_key(&origin, "security.rule", message));
         }
+        if draft.set.is_some() && matches!(draft.target, Some(RuleTarget::Graph(_))) {
+            let message = "rules for graphs hold at all listeners";
+            problems.push(ConfigProblem::of_key(&origin, "security.rule.set", message));
+        }
         if problems.len() > before {
             return None;
         }
@@ -130,6 +141,7 @@ impl RuleSetting {
             effect,
             actions,
             target: draft.target?,
+            set: draft.set,
             origin,
         })
     }
@@ -148,6 +160,10 @@ impl RuleDraft {
             "allow" => self.set_grant(RuleEffect::Allow, text(value)?),
             "deny" => self.set_grant(RuleEffect::Deny, text(value)?),
             "graph" => self.set_target(RuleTarget::Graph(text(value)?)),
+            "set" => {
+                self.set = Some(super::listener::name(value)?);
+                Ok(())
+            }
             _ => {
                 let topic = text(value)?;
                 check_topic(&topic).map_err(|why| format!("{value} does not fit: {why}"))?;

@@ -2,6 +2,8 @@
 
 use tidegate_store::Durability;
 
+use tidegate_broker::config::ListenerKind;
+
 use super::*;
 use crate::config::{ConfigEntry, Sources, load};
 
@@ -82,8 +84,14 @@ fn doors_must_not_share_an_address_and_one_must_be_open() {
     let refused = planned(&[("listeners.ws", "127.0.0.1:1883")]).unwrap_err();
     assert_eq!(refused, "error: listeners.mqtt and listeners.ws are both at 127.0.0.1:1883");
     assert!(planned(&[("listeners.ws", "127.0.0.1:0"), ("listeners.mqtt", "127.0.0.1:0")]).is_ok());
-    let refused = planned(&[("listeners.ws", "off"), ("listeners.mqtt", "off")]).unwrap_err();
+    let off = |names: &[&'static str]| {
+        let flags: Vec<_> = names.iter().map(|name| (*name, "off")).collect();
+        planned(&flags)
+    };
+    let refused = off(&["listeners.ws", "listeners.mqtt", "listeners.http", "listeners.ssap"]).unwrap_err();
     assert!(refused.contains("every listener is off"), "{refused}");
+    let space = off(&["listeners.ws", "listeners.mqtt"]).unwrap();
+    assert!(space.listeners.is_empty(), "the smart space is served without MQTT");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn come_in(security: &Security, name: Option<(&str, &str)>) -> Result<Option<Arc
         client_id: "c".into(),
         user_name: name.map(|(user, _)| user.into()),
         password: name.map(|(_, password)| password.into()),
-        certificate_name: None,
+        ..Credentials::default()
     })
 }
 
@@ -229,4 +229,81 @@ fn rules_for_graphs_stand_beside_those_for_topics_and_their_faults_are_named() {
         let refused = load_with(&format!("[[security.rule]]\n{rule}\n")).unwrap_err();
         assert!(refused.contains(expected), "{refused}");
     }
+}
+
+const TWO: &str = "[[listener]]\nname = \"factory\"\nkind = \"mqtt\"\naddress = \"0.0.0.0:1884\"\n";
+
+fn at(listener: &'static str, name: Option<(&str, &str)>) -> Credentials {
+    Credentials {
+        user_name: name.map(|(user, _)| user.into()),
+        password: name.map(|(_, password)| password.into()),
+        listener,
+        ..Credentials::default()
+    }
+}
+
+#[test]
+fn a_listener_has_users_and_rules_of_its_own() {
+    let rules = "[[security.rule]]\nallow = \"read\"\ntopic = \"home/#\"\n\
+                 [[security.rule]]\nset = \"f\"\nuser = \"bob\"\nallow = \"write\"\ntopic = \"machines/%u\"\n";
+    let place = Place::new(
+        &format!("{TWO}password_file = \"theirs\"\nrules = \"f\"\nanonymous = true\n{rules}"),
+        Some(&alice()),
+    );
+    let mut bob = Users::default();
+    bob.add("bob", b"hammer", &[8; 16]).unwrap();
+    std::fs::write(place.folder.path().join("theirs"), bob.to_text()).unwrap();
+    let security = place.security(&[]).unwrap();
+    let come = |credentials| security.authenticator.authenticate(&credentials);
+    assert_eq!(come(at("factory", Some(("bob", "hammer")))), Ok(Some("bob".into())));
+    assert_eq!(come(at("factory", Some(("alice", "secret")))), Err(LoginRefusal::BadUserNameOrPassword));
+    assert_eq!(come(at("mqtt", Some(("bob", "hammer")))), Err(LoginRefusal::BadUserNameOrPassword));
+    assert_eq!((come(at("factory", None)), come(at("mqtt", None))), (Ok(None), Err(LoginRefusal::NotAuthorized)));
+    assert!(
+        security.authenticator.admits_at("factory", Some("bob"), "")
+            && !security.authenticator.admits_at("mqtt", Some("bob"), "")
+    );
+    let asks = |listener, user: &str, action, topic: &str| {
+        let identity = Identity { user: Some(user.into()), listener, ..Identity::default() };
+        security.policy.allows(&identity, "c", action, topic)
+    };
+    assert!(asks("factory", "bob", Action::Publish, "machines/bob"));
+    assert!(!asks("factory", "bob", Action::Subscribe, "home/x"), "the rules without a set are not its own");
+    assert!(asks("mqtt", "alice", Action::Subscribe, "home/x"));
+    assert!(!asks("mqtt", "bob", Action::Publish, "machines/bob"));
+}
+
+#[test]
+fn a_set_of_rules_has_rules_and_a_listener() {
+    let text = Place::new(&format!("{TWO}rules = \"f\"\n"), None).security(&[]).unwrap_err();
+    assert!(text.contains("listener.factory.rules: no [[security.rule]] has set = \"f\""), "{text}");
+    let rule = "[[security.rule]]\nset = \"f\"\nallow = \"read\"\ntopic = \"a\"\n";
+    let text = Place::new(rule, None).security(&[]).unwrap_err();
+    assert!(text.contains("security.rule.set: no [[listener]] has rules = \"f\""), "{text}");
+}
+
+#[test]
+fn f082_a_listener_beyond_this_machine_is_open_only_if_it_says_so() {
+    let text = exposure(&Place::new(TWO, None), &[]).unwrap_err();
+    assert!(text.contains("listener factory at 0.0.0.0:1884 accepts other machines, but there are no users"), "{text}");
+    assert_eq!(exposure(&Place::new(TWO, Some(&alice())), &[]), Ok(()));
+    let open = Place::new(&format!("{TWO}anonymous = true\n"), None);
+    assert_eq!(exposure(&open, &[]), Ok(()));
+    let loaded = open.loaded(&[]);
+    let (config, security) = (crate::plan::broker(&loaded).unwrap(), load(&loaded).unwrap());
+    assert_eq!(audience(&config, &security), Audience::Everybody);
+    assert!(opener(&loaded).how_to_close.starts_with("remove anonymous = true ("), "{:?}", opener(&loaded));
+    let closed = Place::new(&format!("{TWO}anonymous = false\n"), None);
+    assert_eq!(exposure(&closed, &[]), Ok(()), "nobody comes in there");
+}
+
+#[test]
+fn an_open_listener_stays_open_for_nobody_else() {
+    let place = Place::new(&format!("{TWO}anonymous = true\n"), Some(&alice()));
+    let security = place.security(&[]).unwrap();
+    let come = |listener| security.authenticator.authenticate(&at(listener, None));
+    assert_eq!(
+        (come("factory"), come("mqtt"), come("ws")),
+        (Ok(None), Err(LoginRefusal::NotAuthorized), Err(LoginRefusal::NotAuthorized))
+    );
 }

@@ -326,7 +326,7 @@ fn greet(shard: &mut Shard, name: &str, now: Timestamp) -> Option<ConnId> {
         user_name: None,
         password: None,
     };
-    let identity = Identity { user: None, peer: "trace".into(), listener: LISTENER };
+    let identity = Identity { user: None, peer: "trace".into(), listener: LISTENER, roles: None };
     shard.handle_connect(&MqttHello { connect: &connect, client_id: name, identity }, now)
 }
 

@@ -110,6 +110,7 @@ impl ZooHost {
             // The addresses that the same clients have on sockets: what is learned here is known there.
             peer: format!("127.1.{network}.{host}:{}", 1024 + client).into(),
             listener: LISTENER,
+            roles: None,
         };
         let shard = shard_of(&who.id, self.loops.len());
         let a_loop = &mut self.loops[shard];
