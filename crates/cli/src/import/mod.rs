@@ -3,6 +3,7 @@
 //!
 //! The thin part: files are read here, `mosquitto` translates.
 
+mod listeners;
 mod mosquitto;
 #[cfg(test)]
 mod tests;

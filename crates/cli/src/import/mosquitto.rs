@@ -1,5 +1,6 @@
 //! mosquitto's words, line by line; docs/mosquitto.md is the same table for people. Pure: told lines, says settings.
 
+use super::listeners::ConfListeners;
 use super::translation::{Translation, quoted};
 
 /// A line that says something.
@@ -22,20 +23,6 @@ pub(super) fn lines(text: &str, file: &str) -> Vec<ConfLine> {
     .collect()
 }
 
-/// A listener and what was said of it.
-#[derive(Debug, Default)]
-struct ConfListener {
-    /// The line that began it; none for the one that `port` and `bind_address` are about.
-    line: Option<ConfLine>,
-    port: Option<String>,
-    address: Option<String>,
-    is_websocket: bool,
-    cert: Option<String>,
-    key: Option<String>,
-    ca: Option<String>,
-    needs_certificate: bool,
-}
-
 /// What a word becomes.
 enum Counterpart {
     /// This key, and how its value is written.
@@ -47,77 +34,14 @@ enum Counterpart {
 /// All lines, as a configuration of ours.
 pub(super) fn translate(lines: &[ConfLine]) -> Translation {
     let mut translation = Translation::default();
-    let mut listeners = vec![ConfListener::default()];
+    let mut listeners = ConfListeners::new(lines);
     for line in lines {
-        if !of_listener(&mut listeners, line) {
+        if !listeners.take(line) {
             of_broker(&mut translation, line);
         }
     }
-    for listener in &listeners {
-        place(&mut translation, listener);
-    }
+    listeners.place(&mut translation);
     translation
-}
-
-/// Whether the line is about a listener; then it is noted.
-fn of_listener(listeners: &mut Vec<ConfListener>, line: &ConfLine) -> bool {
-    if line.word == "listener" {
-        let mut words = line.value.split_whitespace().map(str::to_owned);
-        let (port, address) = (words.next(), words.next());
-        listeners.push(ConfListener { line: Some(line.clone()), port, address, ..ConfListener::default() });
-        return true;
-    }
-    let Some(last) = listeners.len().checked_sub(1) else { return false };
-    let value = Some(line.value.clone());
-    match line.word.as_str() {
-        "port" => listeners[0].port = value,
-        "bind_address" => listeners[0].address = value,
-        "protocol" => listeners[last].is_websocket = line.value == "websockets",
-        "certfile" => listeners[last].cert = value,
-        "keyfile" => listeners[last].key = value,
-        "cafile" => listeners[last].ca = value,
-        "require_certificate" => listeners[last].needs_certificate = line.value == "true",
-        _ => return false,
-    }
-    true
-}
-
-fn place(translation: &mut Translation, listener: &ConfListener) {
-    let Some(port) = &listener.port else { return };
-    let said = listener.line.as_ref().map_or_else(|| format!("port {port}"), in_words);
-    let is_path = listener.address.as_deref().is_some_and(|address| address.starts_with('/'));
-    if is_path || port == "0" {
-        return translation.leave_out(said, "no sockets of the file system: bind an address instead");
-    }
-    let is_encrypted = listener.cert.is_some();
-    let key = match (listener.is_websocket, is_encrypted) {
-        (false, false) => "listeners.mqtt",
-        (false, true) => "listeners.mqtts",
-        (true, false) => "listeners.ws",
-        (true, true) => "listeners.wss",
-    };
-    if translation.has(key) {
-        return translation.leave_out(said, "one listener of each kind: the first is taken");
-    }
-    let host = match listener.address.as_deref() {
-        None => "0.0.0.0".to_owned(),
-        Some(address) if address.contains(':') => format!("[{address}]"),
-        Some(address) => address.to_owned(),
-    };
-    translation.set(key, quoted(&format!("{host}:{port}")));
-    if let (Some(cert), Some(private)) = (&listener.cert, &listener.key) {
-        if translation.has("tls.cert") {
-            translation.leave_out(format!("certfile {cert}"), "one certificate for all TLS listeners");
-        } else {
-            translation.set("tls.cert", quoted(cert));
-            translation.set("tls.key", quoted(private));
-        }
-    }
-    match &listener.ca {
-        Some(ca) if listener.needs_certificate => translation.set("tls.client_ca", quoted(ca)),
-        Some(ca) => translation.leave_out(format!("cafile {ca}"), "certificates of clients are not asked for"),
-        None => {}
-    }
 }
 
 fn of_broker(translation: &mut Translation, line: &ConfLine) {
@@ -142,7 +66,7 @@ fn of_broker(translation: &mut Translation, line: &ConfLine) {
 }
 
 /// A line as it was, without secrets.
-fn in_words(line: &ConfLine) -> String {
+pub(super) fn in_words(line: &ConfLine) -> String {
     let value = if line.word.ends_with("password") { "…" } else { &line.value };
     format!("{} {} {value}", line.place, line.word).trim_end().to_owned()
 }

@@ -9,6 +9,8 @@ use std::path::Path;
 pub(super) struct Translation {
     /// By section and key, as TOML writes the value.
     settings: BTreeMap<(&'static str, &'static str), String>,
+    /// Listeners with something of their own: fields, as TOML writes their values.
+    blocks: Vec<Vec<(&'static str, String)>>,
     /// What is left out: where it was, what it was, and why.
     missing: Vec<(String, String)>,
 }
@@ -23,6 +25,19 @@ impl Translation {
     pub(super) fn has(&self, key: &str) -> bool {
         let (section, name) = key.split_once('.').unwrap_or(("", key));
         self.settings.keys().any(|known| *known == (section, name))
+    }
+
+    pub(super) fn get(&self, key: &'static str) -> Option<&str> {
+        self.settings.get(&key.split_once('.').unwrap_or(("", key))).map(String::as_str)
+    }
+
+    pub(super) fn add_block(&mut self, fields: Vec<(&'static str, String)>) {
+        self.blocks.push(fields);
+    }
+
+    pub(super) fn has_block_of(&self, kind: &str) -> bool {
+        let kind = quoted(kind);
+        self.blocks.iter().flatten().any(|(field, value)| *field == "kind" && *value == kind)
     }
 
     pub(super) fn is_set_to(&self, key: &'static str, value: &str) -> bool {
@@ -47,6 +62,12 @@ impl Translation {
                 let _ = write!(text, "\n[{section}]\n");
             }
             let _ = writeln!(text, "{name} = {value}");
+        }
+        for block in &self.blocks {
+            text.push_str("\n[[listener]]\n");
+            for (field, value) in block {
+                let _ = writeln!(text, "{field} = {value}");
+            }
         }
         if !self.missing.is_empty() {
             text.push_str("\n# Not taken over:\n");
