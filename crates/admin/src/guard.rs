@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tidegate_http::{host, is_page_of, is_this_machine, peer};
+use tidegate_http::{PAGE_POLICY, host, is_page_of, is_this_machine, peer};
 use tokio::time::timeout;
 
 use crate::audit::{AuditSubject, AuditedChange};
@@ -83,7 +83,7 @@ pub(crate) async fn guard(
 /// What every answer says about itself.
 fn dress(headers: &mut HeaderMap, path: &str) {
     let words = [
-        (header::CONTENT_SECURITY_POLICY, page::POLICY),
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -116,7 +116,7 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Principal>,
         return Err(Problem::new(StatusCode::FORBIDDEN, "host-not-allowed", detail));
     }
     let is_change = changes(method);
-    if (is_change || path == "/api/v1/events") && !is_own_page(headers, host) {
+    if (is_change || matches!(path, "/api/v1/events" | "/api/v1/mqtt")) && !is_own_page(headers, host) {
         let detail = "changes are not taken from pages of other sites, and they may not listen";
         return Err(Problem::new(StatusCode::FORBIDDEN, "origin-not-allowed", detail));
     }
@@ -172,9 +172,11 @@ fn check_token(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
 /// The least role for a request.
 pub(crate) fn needed(method: &Method, path: &str) -> Role {
     match *method {
-        Method::GET | Method::HEAD if path != "/api/v1/trace" => Role::Viewer,
+        _ if path == "/api/v1/users" => Role::Admin,
+        Method::GET | Method::HEAD if !matches!(path, "/api/v1/trace" | "/api/v1/mqtt") => Role::Viewer,
         _ if is_read_only(path) => Role::Viewer,
-        _ if matches!(path, "/api/v1/reload" | "/api/v1/backup" | "/api/v1/drain") => Role::Admin,
+        // An update asks nobody for rights on graphs.
+        _ if matches!(path, "/api/v1/reload" | "/api/v1/backup" | "/api/v1/drain" | "/api/v1/updates") => Role::Admin,
         _ => Role::Operator,
     }
 }

@@ -23,7 +23,7 @@ enum Merge {
 }
 
 /// Names of the values, in order.
-const FIELDS: [(&str, Merge); 13] = [
+const FIELDS: [(&str, Merge); 16] = [
     ("level", Merge::Max),
     ("received", Merge::Mean),
     ("passed", Merge::Mean),
@@ -37,6 +37,9 @@ const FIELDS: [(&str, Merge); 13] = [
     ("held", Merge::Max),
     ("queued", Merge::Max),
     ("memory_used", Merge::Max),
+    ("latency_p50_ms", Merge::Mean),
+    ("latency_p99_ms", Merge::Max),
+    ("cpu_cores", Merge::Mean),
 ];
 
 #[derive(Debug, Default)]

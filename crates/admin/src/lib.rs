@@ -26,6 +26,7 @@ mod metrics;
 #[cfg(test)]
 mod metrics_check;
 mod metrics_parts;
+mod mqtt;
 mod openapi;
 mod otlp;
 mod page;
@@ -44,6 +45,7 @@ mod status;
 mod system;
 mod topics;
 mod trace;
+mod users;
 mod view;
 mod watch;
 mod webhook;
@@ -52,8 +54,8 @@ mod why;
 pub use otlp::{Otlp, collector};
 pub use post::HttpTarget;
 pub use process_control::{
-    Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles, SettingInForce,
-    UserDirectory,
+    AccessOverview, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles,
+    SettingInForce, UserChange, UserDirectory,
 };
 pub use server::Admin;
 pub use webhook::receiver as alarm_receiver;

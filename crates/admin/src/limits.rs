@@ -130,3 +130,10 @@ pub(crate) const WEBHOOK_WAITING_MAX: usize = 256;
 /// How often one is tried, and the time after the first try; twice as long after each.
 pub(crate) const WEBHOOK_TRIES: u32 = 5;
 pub(crate) const WEBHOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// Pages that speak MQTT at the same time: somebody tries something.
+pub(crate) const PAGE_MQTT_MAX: usize = 8;
+/// How long one may: who forgot it does not keep its place.
+pub(crate) const PAGE_MQTT_TIME: Duration = Duration::from_secs(30 * 60);
+/// Bytes of one of its messages, and of a piece of what it receives.
+pub(crate) const PAGE_MQTT_BYTES: usize = 64 * 1024;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -47,6 +47,16 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Users and rules of access, as they hold now.
+    fn access(&self) -> AccessOverview {
+        AccessOverview::default()
+    }
+
+    /// Changes a user in the file of the users, and reads it again; or what is wrong, in words.
+    fn change_user(&self, _change: &UserChange) -> Result<(), String> {
+        Err("this process has no users".to_owned())
+    }
+
     /// The smart space; none if it is off.
     fn space(&self) -> Option<tidegate_space::SpaceHandle> {
         None
@@ -65,6 +75,52 @@ pub struct Reloaded {
     pub changed: Vec<String>,
     /// Keys whose new values hold after a restart.
     pub restart: Vec<String>,
+}
+
+/// Who may come in and do what, for operators. No passwords.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessOverview {
+    /// Names, each with its roles.
+    pub users: Vec<(String, Vec<String>)>,
+    /// Where they stand; none if there are none.
+    pub users_file: Option<PathBuf>,
+    /// Rules of access, each in a line; not more than a page can show.
+    pub rules: Vec<String>,
+    /// Where those stand that are not in the configuration.
+    pub rules_file: Option<PathBuf>,
+    /// Whether clients without a user come in although there are users.
+    pub allow_anonymous: bool,
+}
+
+/// What an operator does about a user.
+#[derive(Clone, PartialEq, Eq)]
+pub enum UserChange {
+    /// A new one, or another password, or other roles.
+    Put {
+        /// Who.
+        name: String,
+        /// None: the one from before.
+        password: Option<String>,
+        /// None: those from before.
+        roles: Option<Vec<String>>,
+    },
+    /// Away with it.
+    Remove {
+        /// Who.
+        name: String,
+    },
+}
+
+impl fmt::Debug for UserChange {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Put { name, roles, .. } => {
+                f.debug_struct("Put").field("name", name).field("roles", roles).finish_non_exhaustive()
+            }
+            Self::Remove { name } => f.debug_struct("Remove").field("name", name).finish(),
+        }
+    }
 }
 
 /// One setting as it holds now.

@@ -13,8 +13,8 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::AdminState;
 use crate::{
-    audit, clients, control, demo, events, kps, metrics, openapi, page, process, session, space, status, system,
-    topics, trace, watch, why,
+    audit, clients, control, demo, events, kps, metrics, mqtt, openapi, page, process, session, space, status, system,
+    topics, trace, users, watch, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
@@ -37,9 +37,12 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/kps", get(kps::list)),
         ("/api/v1/queries", get(space::queries).post(space::run)),
         ("/api/v1/queries/{number}", delete(space::cancel)),
+        ("/api/v1/updates", post(space::update)),
+        ("/api/v1/mqtt", get(mqtt::upgrade)),
         ("/api/v1/system", get(system::show)),
         ("/api/v1/store", get(system::store)),
         ("/api/v1/config", get(system::config)),
+        ("/api/v1/users", get(users::list).put(users::put).delete(users::remove)),
         ("/api/v1/audit", get(audit::show)),
         ("/api/v1/demo", get(demo::show).post(demo::start).delete(demo::stop)),
         ("/api/v1/login", get(session::show).post(session::log_in).delete(session::log_out)),

@@ -8,9 +8,10 @@ use axum::response::IntoResponse;
 use oxrdfio::RdfFormat;
 use serde_json::{Value, json};
 use sparesults::QueryResultsFormat;
-use tidegate_graph::{GraphError, Query, QueryLimits};
+use tidegate_graph::{GraphError, Query, QueryLimits, Update};
 use tidegate_space::{AnswerSource, Class, Form, Refused, RequestOrigin, ResponseBody, SpaceHandle, SpaceRequest};
 
+use crate::audit::about;
 use crate::body::{self, text};
 use crate::limits::QUERY_TIME;
 use crate::problem::{Answered, Problem, json_of};
@@ -124,6 +125,28 @@ pub(crate) async fn run(State(state): State<Arc<AdminState>>, request: Request) 
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert("tidegate-source", HeaderValue::from_static(source));
     Ok(response)
+}
+
+/// A change by an operator: all of the space is in reach.
+pub(crate) async fn update(State(state): State<Arc<AdminState>>, request: Request) -> Answered {
+    let space = handle(&state)?;
+    let (parts, body) = request.into_parts();
+    let words = body::words(&parts.headers, body).await?;
+    let update = text(&words, "update").ok_or_else(|| Problem::usage("\"update\" is missing"))?;
+    let asker = RequestOrigin::new(SCOPE, Some(QUERY_TIME));
+    let reading = space.read(update.len(), Class::Update, asker, move |limits| match Update::parse(&update, limits) {
+        Ok(update) => (Ok(()), Ok(SpaceRequest::Update(Box::new(update)))),
+        Err(GraphError::Cancelled) => (Err(GraphError::Cancelled), Err(Refused::Late)),
+        Err(error) => (Err(error), Err(Refused::Declined)),
+    });
+    match reading.answer().await {
+        (_, Some(Err(error))) => Err(wrong(&error)),
+        (Ok(answered), _) => {
+            let is_change = matches!(answered.answer, ResponseBody::Changed { is_change: true, .. });
+            Ok(about("the smart space", json_of(&json!({ "changed": is_change, "version": answered.version }))))
+        }
+        (Err(why), _) => Err(refused(why)),
+    }
 }
 
 /// What is asked, and the media type of its answer.

@@ -12,7 +12,9 @@ use tokio::sync::Semaphore;
 
 use crate::audit::Audit;
 use crate::entrance::Entrance;
-use crate::limits::{CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, REMEMBERED_FOR, REMEMBERED_MAX, WALKS_MAX};
+use crate::limits::{
+    CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, PAGE_MQTT_MAX, REMEMBERED_FOR, REMEMBERED_MAX, WALKS_MAX,
+};
 use crate::live::Live;
 use crate::password::PasswordProof;
 use crate::process_control::{Certificate, ProcessControl};
@@ -37,6 +39,8 @@ pub(crate) struct AdminState {
     pub(crate) webhook: Option<Webhook>,
     /// Places for pages that listen.
     pub(crate) listeners: Arc<Semaphore>,
+    /// Places for pages that speak MQTT.
+    pub(crate) mqtt_pages: Arc<Semaphore>,
     /// The recording that is under way.
     pub(crate) trace: Mutex<Option<TraceRecording>>,
     certificates: Mutex<Option<(Instant, Vec<Certificate>)>>,
@@ -72,6 +76,7 @@ impl AdminState {
             watch: Mutex::default(),
             webhook,
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            mqtt_pages: Arc::new(Semaphore::new(PAGE_MQTT_MAX)),
             trace: Mutex::default(),
             certificates: Mutex::default(),
             samples: Mutex::new(Samples { before: sample, latest: sample }),

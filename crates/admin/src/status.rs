@@ -14,6 +14,7 @@ use crate::clients::{worst, worst_closed};
 use crate::openapi::{DOCS, EndpointDoc};
 use crate::problem::{Answered, json_of};
 use crate::process_control::ListenerStatus;
+use crate::situation::TroubleCard;
 use crate::state::{AdminState, lock};
 use crate::view;
 
@@ -91,12 +92,16 @@ pub(crate) fn summary(state: &AdminState) -> Value {
 
 /// The one sentence, and the alarms that are raised.
 fn now(state: &AdminState) -> Value {
-    let sentence = crate::watch::situation(state).sentence();
+    let situation = crate::watch::situation(state);
+    let (sentence, cards) = (situation.sentence(), situation.cards());
+    let card = |card: &TroubleCard| json!({ "kind": card.kind, "client": &*card.client_id, "text": card.text });
     json!({
         "mood": sentence.mood.name(),
         "text": sentence.text,
         "next": sentence.next,
         "client": sentence.client,
+        "troubles": cards.iter().map(card).collect::<Vec<Value>>(),
+        "troubled": situation.troubled(),
         "alarms": crate::watch::alarms(state)["alarms"],
     })
 }

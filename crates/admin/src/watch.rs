@@ -174,7 +174,9 @@ fn tell(state: &AdminState, situation: TroubleReport, began: Timestamp) {
     for alarm in watch.alarms.observe(situation.conditions(), &situation.cut_kinds(), state.handle.now()) {
         let (kind, subject, text) = (alarm.kind.name(), &alarm.subject, &alarm.text);
         if let Some(webhook) = &state.webhook {
-            webhook.tell(shown(state, &alarm));
+            let mut letter = shown(state, &alarm);
+            letter["host"] = json!(webhook.host);
+            webhook.tell(letter);
         }
         if alarm.cleared_at.is_none() {
             tracing::warn!(event = "alarm_raised", kind, subject, "{text}");

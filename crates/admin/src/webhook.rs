@@ -25,6 +25,8 @@ pub fn receiver(url: &str) -> Option<HttpTarget> {
 #[derive(Debug)]
 pub(crate) struct Webhook {
     letters: SyncSender<Value>,
+    /// The name of this machine: who gets alarms of many brokers wants to know whose it is.
+    pub(crate) host: String,
     lost: Arc<AtomicU64>,
     sender: Mutex<Option<PostThread>>,
 }
@@ -45,7 +47,7 @@ impl Webhook {
             }
         };
         let sender = Mutex::new(Some(PostThread::start("webhook", run)?));
-        Ok(Self { letters, lost, sender })
+        Ok(Self { letters, host: host_name(), lost, sender })
     }
 
     /// To be delivered; lost if too many wait already.
@@ -55,6 +57,11 @@ impl Webhook {
             warn!(event = "webhook_full", "an alarm is not sent: too many wait for the receiver");
         }
     }
+}
+
+/// As Linux tells it; empty elsewhere.
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// How soon the thread sees that it has to end.

@@ -19,11 +19,11 @@ const context = {
   live,
   session: {},
   may: (role) => RANKS.indexOf(context.session.role) >= RANKS.indexOf(role),
-  // Does something that changes the broker, and says what came of it.
-  act: async (words, work) => {
+  // Does something that changes the broker, and says what came of it; `undo` can be had for a while.
+  act: async (words, work, undo) => {
     try {
       const answer = await work();
-      toast(words);
+      toast(words, undo);
       return answer ?? true;
     } catch (problem) {
       toast(`Not done: ${problem.message}`);

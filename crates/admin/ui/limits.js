@@ -1,4 +1,4 @@
-import { h, set, card, number, span, Table } from "./dom.js";
+import { h, set, card, number, span, Table, confirmed } from "./dom.js";
 import { get, send, repeat } from "./api.js";
 
 function show(place, context) {
@@ -6,7 +6,7 @@ function show(place, context) {
   const problem = h("p", { class: "error", role: "alert" }, "");
   const turn = () => ask().catch((failure) => set(problem, failure.message));
   const remove = (label, words, path) => (may ? h("button", { type: "button", "aria-label": label,
-    onclick: async () => { await context.act(words, () => send("DELETE", path)); turn(); } }, "Remove") : "");
+    onclick: async () => { if (await confirmed(`${label}?`, "Remove")) { await context.act(words, () => send("DELETE", path)); turn(); } } }, "Remove") : "");
   const limits = new Table([
     { title: "Kind", text: (row) => row.kind }, { title: "Name", kind: "name", text: (row) => row.name },
     { title: "Rate /s", num: true, text: (row) => number(row.rate) }, { title: "At once", num: true, text: (row) => number(row.burst) },
@@ -29,26 +29,14 @@ function show(place, context) {
     turn();
   } }, h("label", { for: "kind" }, "Kind", kind), h("label", { for: "name" }, "Name", name), h("label", { for: "rate" }, "Rate", rate),
   h("button", { type: "submit" }, "Set the limit")) : h("p", { class: "quiet" }, "Changes need the role operator.");
-  const search = h("input", { id: "key", type: "search", placeholder: "limits, backoff, …" });
-  const settings = new Table([
-    { title: "Key", kind: "name", text: (row) => row.key }, { title: "Value", kind: "long", text: (row) => row.value },
-    { title: "From", kind: "long", text: (row) => row.origin },
-    { title: "Meaning", kind: "long", text: (row) => row.about + (row.needs_restart ? " (restart)" : "") },
-  ], { empty: "No such setting." });
   const audit = new Table([
     { title: "At", text: (row) => row.at }, { title: "User", text: (row) => row.user ?? "(no users)" },
     { title: "What", kind: "long", text: (row) => `${row.method} ${row.path}${row.whom ? ` (${row.whom})` : ""}` }, { title: "Answer", num: true, text: (row) => row.status },
-  ], { empty: "Nothing was changed through this door." });
+  ], { empty: "Nothing was changed through the admin API." });
   set(place, problem, h("div", { class: "grid" },
-    card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They outlive the process where there is a store. To entitle a client instead:  tidegate limits set CLIENT entitled=500/s")),
-    card("Bans", "c6", bans.element, h("p", { class: "quiet small" }, "A client is banned on its own page; users and networks with  tidegate ban add --network 10.1.2.0/24")),
-    card("Changes through this door", "", audit.element),
-    card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element),
-    card("What if", "", h("p", { class: "quiet" }, "Not here: what other settings would do is answered in virtual time by  tidegate lab"))));
-  let all = [];
-  const draw = () => settings.update(all.filter((row) => `${row.key} ${row.about}`.toLowerCase().includes(search.value.toLowerCase())), (row) => row.key);
-  search.addEventListener("input", draw);
-  get("config").then((answer) => { all = answer.settings; draw(); }).catch((failure) => set(problem, failure.message));
+    card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They outlive the process where there is a store, and hold for MQTT clients. To entitle a client instead:  tidegate limits set CLIENT entitled=500/s")),
+    card("Bans", "c6", bans.element, h("p", { class: "quiet small" }, "Bans hold for MQTT alone, not for KPs of the smart space. A client is banned on its own page; users and networks with  tidegate ban add --network 10.1.2.0/24")),
+    card("Changes by operators", "", audit.element)));
   const ask = async () => {
     limits.update((await get("limits")).limits, (row) => `${row.kind} ${row.name}`);
     bans.update((await get("bans")).bans, (row) => `${row.client} ${row.user} ${row.network}`);

@@ -1,43 +1,58 @@
-import { h, set, card, figure, number, bytes, delay, Table, stateBadge, clientLink } from "./dom.js";
+import { h, set, card, figure, number, bytes, delay, Table, stateBadge, troubleBadge, troubleWord, clientLink } from "./dom.js";
 import { get, repeat } from "./api.js";
-import { Chart, Gauge } from "./chart.js";
+import { Chart, ChartGroup } from "./chart.js";
+import { Gauge } from "./gauge.js";
+import { Troubles } from "./troubles.js";
 
 const RANGES = [["300", "5 minutes"], ["900", "15 minutes"], ["3600", "1 hour"]];
+const MILLIS = (value) => (value >= 1000 ? `${number(value / 1000)} s` : `${number(value)} ms`);
 
-function show(place, { live }) {
+// Charts of one time, by the fields of the history that each draws.
+function charts(group) {
+  const make = (title, label, format, lines, least) => {
+    const drawn = lines.map(([name, , color], place) => ({ name, color, dash: place > 0 }));
+    const chart = new Chart(drawn, { label, format, group, least });
+    return { title, element: chart.element, draw: (at, column) => chart.draw(at, lines.map(([, field]) => column(field))) };
+  };
+  return [
+    make("Messages per second", "Messages per second", number, [["delivered", "delivered", 3], ["passed", "passed", 1], ["offered", "received", 2]]),
+    make("Lost and refused per second", "Messages lost and refused per second", number, [["lost", "lost", 5], ["refused", "refused", 2]]),
+    make("Waiting messages", "Messages that wait", number, [["queued for receivers", "queued", 4], ["held of publishers", "held", 2]]),
+    make("Time to delivery", "Time from a message's coming to its delivery", MILLIS, [["99 % within", "latency_p99_ms", 5], ["half within", "latency_p50_ms", 1]]),
+    make("Bytes per second", "Bytes per second", (value) => bytes(Math.round(value)).replace(/^(\d{2,})\.\d/, "$1"), [["out", "bytes_sent", 3], ["in", "bytes_received", 1]], 1024),
+    make("Processor", "Processor cores that the broker uses", (value) => number(value, 2), [["cores in use", "cpu_cores", 4]], 0.1),
+  ];
+}
+
+function show(place, context) {
+  const { live } = context;
   const gauge = new Gauge();
   const figures = { connected: figure("clients connected"), offered: figure("offered /s"), passed: figure("passed /s"),
     delivered: figure("delivered /s"), refused: figure("refused /s"), lost: figure("lost /s"),
     slowed: figure("publishers held back"), losing: figure("receivers losing"), slow: figure("receivers slow") };
-  const sentence = h("p", { id: "sentence", role: "status" }, "");
-  const next = h("p", { class: "small quiet" }, "");
-  const alarms = h("ul", { id: "alarms", class: "small" });
-  const flow = new Chart([{ name: "delivered", color: 3 }, { name: "passed", color: 1 },
-    { name: "offered", color: 2, dash: true }], { label: "Messages per second" });
-  const losses = new Chart([{ name: "lost", color: 5 }, { name: "refused", color: 2, dash: true }],
-    { label: "Messages lost and refused per second" });
-  const waiting = new Chart([{ name: "queued for receivers", color: 4 }, { name: "held of publishers", color: 2, dash: true }],
-    { label: "Messages that wait" });
+  const troubles = new Troubles(context);
+  const group = new ChartGroup();
+  const drawn = charts(group);
   const memory = h("div", { class: "bar" }, h("i"));
   const memoryWords = h("span", { class: "quiet small" }, "");
   const range = h("select", { id: "range" }, RANGES.map(([value, words]) => h("option", { value }, words)));
   const talkers = new Table([
     { title: "Client", kind: "name", node: (row) => clientLink(row.client_id) },
-    { title: "State", node: (row) => stateBadge(row.state), state: (row) => row.state },
-    { title: "Rate /s", num: true, text: (row) => number(row.rate) },
-    { title: "Learned /s", num: true, text: (row) => number(row.learned_rate) },
-    { title: "Delay", num: true, text: (row) => delay(row.delay_ms) },
-    { title: "Refused", num: true, text: (row) => number(row.refused) },
-    { title: "Lost", num: true, text: (row) => number(row.drops) },
-  ], { empty: "Nobody publishes at the moment. Try:  tidegate pub -t test/a -m hello" });
+    { title: "State", node: (row) => troubleBadge(live, row), state: (row) => troubleWord(live, row) },
+    { title: "Rate /s", num: true, kind: "less", text: (row) => number(row.rate) },
+    { title: "Usual /s", num: true, kind: "less", text: (row) => number(row.learned_rate) },
+    { title: "Delay", num: true, kind: "less", text: (row) => delay(row.delay_ms) },
+    { title: "Refused", num: true, kind: "less", text: (row) => number(row.refused) },
+    { title: "Lost", num: true, kind: "less", text: (row) => number(row.drops) },
+  ], { look: "compact", empty: "Nobody publishes at the moment. Try:  tidegate pub -t test/a -m hello" });
   const queues = new Table([
     { title: "Client", kind: "name", node: (row) => clientLink(row.client_id) },
     { title: "State", node: (row) => stateBadge(row.state), state: (row) => row.state },
-    { title: "Messages", num: true, text: (row) => number(row.queue_messages) },
-    { title: "Bytes", num: true, text: (row) => bytes(row.queue_bytes) },
-    { title: "Under way", num: true, text: (row) => number(row.inflight) },
-    { title: "Lost", num: true, text: (row) => number(row.lost_out) },
-  ], { empty: "No queues: everybody takes what comes." });
+    { title: "Messages", num: true, kind: "less", text: (row) => number(row.queue_messages) },
+    { title: "Bytes", num: true, kind: "less", text: (row) => bytes(row.queue_bytes) },
+    { title: "Under way", num: true, kind: "less", text: (row) => number(row.inflight) },
+    { title: "Lost", num: true, kind: "less", text: (row) => number(row.lost_out) },
+  ], { look: "compact", empty: "No queues: everybody takes what comes." });
   const reasons = new Table([
     { title: "Reason", kind: "name", text: (row) => row[0] },
     { title: "Side", text: (row) => row[2] },
@@ -45,38 +60,27 @@ function show(place, { live }) {
   ], { empty: "Nothing was lost or refused since the start." });
   const ledger = h("p", { class: "small quiet" }, "");
   const problem = h("p", { class: "error", role: "alert" }, "");
-  set(place, problem, h("section", { class: "card sentence", "aria-label": "What is wrong" }, sentence, next, alarms), h("div", { class: "grid" },
+  set(place, problem, troubles.element, h("div", { class: "grid" },
+    card(null, "", h("div", { class: "figures" }, Object.values(figures).map((it) => it.element))),
+    card("Top talkers", "c8", talkers.element),
     card("Pressure", "c4", gauge.element, h("h3", {}, "Memory budget"), memory, memoryWords),
-    card("Right now", "c8", h("div", { class: "figures" }, Object.values(figures).map((it) => it.element)),
-      h("h3", {}, "Top talkers"), talkers.element),
-    card(null, "", h("div", { class: "row" }, h("label", { for: "range" }, "Time shown", range)),
-      h("h2", {}, "Offered and passed"), flow.element),
-    card("Lost and refused", "c6", losses.element), card("Waiting", "c6", waiting.element),
+    h("div", { class: "row charts-head" }, h("label", { for: "range" }, "Time shown", range),
+      h("span", { class: "quiet small" }, "Drag over a chart to zoom, double click for all; with the keyboard: arrows, +, −, Escape.")),
+    drawn.map((it) => card(it.title, "c6", it.element)),
     card("Longest queues", "c7", queues.element),
     card("Lost or refused, by reason", "c5", ledger, reasons.element, h("p", { class: "small" }, h("a", { href: "#/drops" }, "What the reasons mean")))));
 
-  let said = "";
-  const showSentence = (now) => {
-    const words = JSON.stringify(now);
-    if (words === said) return;
-    said = words;
-    sentence.className = { calm: "good", notice: "warn" }[now.mood] ?? "bad";
-    set(sentence, now.text);
-    set(next, now.client ? [clientLink(now.client), ": why, and what to do. "] : null,
-      now.next ? ["Or type: ", h("code", {}, now.next)] : null);
-    set(alarms, now.alarms.map((alarm) => h("li", {}, `${alarm.since} ${alarm.kind}: ${alarm.text}`)));
-    alarms.hidden = now.alarms.length === 0;
-  };
   const drawHistory = async () => {
     const { fields, points } = await get("history", { seconds: range.value });
-    const column = (name) => points.map((point) => point[fields.indexOf(name)]);
-    const at = column("at");
-    flow.draw(at, [column("delivered"), column("passed"), column("received")]);
-    losses.draw(at, [column("lost"), column("refused")]);
-    waiting.draw(at, [column("queued"), column("held")]);
+    // Nothing was delivered in a second without a time to delivery.
+    const column = (name) => points.map((point) => (name.startsWith("latency") && point[fields.indexOf(name)] === 0 ? null : point[fields.indexOf(name)]));
+    for (const it of drawn) it.draw(column("at"), column);
   };
-  range.addEventListener("change", () => drawHistory().catch(() => {}));
+  range.addEventListener("change", () => { group.zoom(null); drawHistory().catch(() => {}); });
+  const onResize = () => group.zoom(group.range);
+  addEventListener("resize", onResize);
   const ends = [
+    () => removeEventListener("resize", onResize),
     repeat(2, drawHistory, (failure) => set(problem, failure ? `No history: ${failure.message}` : "")),
     live.on("tick", (tick) => {
       gauge.show(tick.pressure);
@@ -84,12 +88,12 @@ function show(place, { live }) {
       figures.offered.set(number(tick.rates.received));
       figures.passed.set(number(tick.rates.passed));
       figures.delivered.set(number(tick.rates.delivered));
-      figures.lost.set(number(tick.rates.lost));
-      figures.refused.set(number(tick.rates.refused));
-      figures.slowed.set(number(tick.publishers_throttled));
-      figures.losing.set(number(tick.clients_losing));
-      figures.slow.set(number(tick.clients_slow));
-      showSentence(tick.now);
+      figures.lost.set(number(tick.rates.lost), tick.rates.lost > 0 && "bad");
+      figures.refused.set(number(tick.rates.refused), tick.rates.refused > 0 && "warn");
+      figures.slowed.set(number(tick.publishers_throttled), tick.publishers_throttled > 0 && "warn");
+      figures.losing.set(number(tick.clients_losing), tick.clients_losing > 0 && "bad");
+      figures.slow.set(number(tick.clients_slow), tick.clients_slow > 0 && "warn");
+      troubles.show(tick);
       const { memory_used_bytes: used, memory_max_bytes: most } = tick.pressure;
       const part = Math.min(1, used / Math.max(1, most));
       memory.firstChild.style.width = `${(part * 100).toFixed(1)}%`;

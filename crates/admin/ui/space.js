@@ -1,46 +1,15 @@
-import { h, set, card, figure, number, span, Table } from "./dom.js";
+import { h, set, card, figure, number, span, delay, Table } from "./dom.js";
 import { get, send, repeat } from "./api.js";
-
-const ROWS_SHOWN_MAX = 500;
-const FIRST = "SELECT ?s ?p ?o\nWHERE { ?s ?p ?o }\nLIMIT 20";
-
-function term(value) {
-  if (!value) return "";
-  if (value.type === "uri") return `<${value.value}>`;
-  if (value.type === "bnode") return `_:${value.value}`;
-  const tail = value["xml:lang"] ? `@${value["xml:lang"]}` : value.datatype ? `^^<${value.datatype}>` : "";
-  return `"${value.value}"${tail}`;
-}
-
-function result(answer) {
-  if (typeof answer === "string") return h("pre", { tabindex: "0" }, answer || "(no triples)");
-  if ("boolean" in answer) return h("p", {}, h("strong", {}, answer.boolean ? "yes" : "no"));
-  const rows = answer.results.bindings;
-  const names = answer.head.vars ?? [];
-  const lines = rows.slice(0, ROWS_SHOWN_MAX).map((row) => h("tr", {}, names.map((name) => h("td", { class: "long" }, term(row[name])))));
-  return h("div", {}, h("p", { class: "quiet small" }, `${rows.length} rows${rows.length > ROWS_SHOWN_MAX ? `, the first ${ROWS_SHOWN_MAX} shown` : ""}.`),
-    h("div", { class: "scroll" }, h("table", { id: "rows" }, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, `?${name}`)))), h("tbody", {}, lines))));
-}
+import { Editor } from "./editor.js";
+import { result } from "./result.js";
 
 function show(place, context) {
-  const text = h("textarea", { id: "query", spellcheck: "false" });
-  text.value = sessionStorage.getItem("query") ?? FIRST;
-  const run = h("button", { type: "submit", class: "main" }, "Run (Ctrl+Enter)");
-  const out = h("div", { role: "status", "aria-live": "polite", id: "result" });
-  const submit = async (event) => {
-    event?.preventDefault();
-    sessionStorage.setItem("query", text.value);
-    run.disabled = true;
-    const began = performance.now();
-    try {
-      const answer = await send("POST", "queries", { query: text.value });
-      set(out, result(answer), h("p", { class: "quiet small" }, `${(performance.now() - began).toFixed(0)} ms`));
-    } catch (problem) {
-      set(out, h("pre", { class: "error" }, problem.message));
-    }
-    run.disabled = false;
+  const mayUpdate = context.may("admin");
+  const run = async (text, isUpdate) => {
+    if (isUpdate && !mayUpdate) throw new Error("Updates from here need the role admin. With rights of your own: /update, or the editor page, at the listener of the smart space.");
+    return result(await (isUpdate ? send("POST", "updates", { update: text }) : send("POST", "queries", { query: text })));
   };
-  text.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(event); });
+  const editor = new Editor({ run, mayUpdate });
   const figures = { version: figure("changes so far"), answered: figure("questions answered"), evaluations: figure("evaluations"),
     ratio: figure("answers for each evaluation"), standing: figure("standing queries"), told: figure("notifications") };
   const problem = h("p", { class: "error", role: "alert" }, "");
@@ -53,7 +22,7 @@ function show(place, context) {
   ], { empty: "No query runs at the moment." });
   const slow = new Table([
     { title: "Query", kind: "long", text: (row) => row.query },
-    { title: "Took", num: true, text: (row) => `${number(row.took_ms)} ms` },
+    { title: "Took", num: true, text: (row) => delay(row.took_ms) },
     { title: "At", text: (row) => row.at },
     { title: "End", text: (row) => (row.is_cancelled ? "cancelled" : "by itself") },
   ], { empty: "No query took longer than 100 ms." });
@@ -66,10 +35,10 @@ function show(place, context) {
     { title: "Kind", text: (row) => row.class }, { title: "Outcome", text: (row) => row.outcome },
     { title: "Requests", num: true, text: (row) => number(row.requests) },
   ], { empty: "No requests yet." });
-  const off = h("p", { class: "card" }, "The smart space is off. Its doors are listeners.http and listeners.ssap.");
+  const off = h("p", { class: "card" }, "The smart space is off. Its listeners are listeners.http and listeners.ssap.");
   const page = h("div", { class: "grid" },
-    card("SPARQL", "c8", h("form", { onsubmit: submit }, h("label", { for: "query" }, "Query", text), h("div", { class: "row" }, run)), out,
-      h("p", { class: "quiet small" }, "Questions only. Updates go to /update at the door of the smart space, with its own rights.")),
+    card("SPARQL", "c8", editor.element, h("p", { class: "quiet small" }, mayUpdate
+      ? "Queries and updates reach all graphs, whatever rights users have on them." : "Queries only: updates from here need the role admin.")),
     card("Sharing", "c4", h("div", { class: "figures" }, Object.values(figures).map((it) => it.element)), h("h3", {}, "Requests"), requests.element),
     card("Queries under way", "c6", running.element), card("Slow queries", "c6", slow.element), card("Standing queries", "", standing.element));
   set(place, problem, page);

@@ -1,5 +1,6 @@
 import { h, set, card, number, bytes, span, stateBadge, Table } from "./dom.js";
 import { get, send, repeat } from "./api.js";
+import { usersCard } from "./users.js";
 
 function list(rows) {
   return h("table", {}, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "long" }, value)))));
@@ -27,11 +28,25 @@ function show(place, context) {
     set(note, words.length ? `Changed: ${words.join(", ")}` : "No setting changed.");
   }) }, "Read configuration, users and certificates again") : null;
   const note = h("p", { class: "quiet small", role: "status" }, "");
+  const search = h("input", { id: "key", type: "search", placeholder: "limits, backoff, …" });
+  const settings = new Table([
+    { title: "Key", kind: "name", text: (row) => row.key }, { title: "Value", kind: "long", text: (row) => row.value },
+    { title: "From", kind: "long", text: (row) => row.origin },
+    { title: "Meaning", kind: "long", text: (row) => row.about + (row.needs_restart ? " (restart)" : "") },
+  ], { empty: "No such setting." });
+  const access = usersCard(context);
+  access.ask().catch((failure) => set(problem, failure.message));
   set(place, problem, h("div", { class: "grid" },
     card("The process", "c6", process, h("div", { class: "row" }, reload), note),
     card("Memory", "c6", bar, memory),
     card("Store", "c6", store), card("Sync times", "c6", syncs.element),
-    card("Listeners", "c6", doors.element), card("Certificates", "c6", certificates.element)));
+    card("Listeners", "c6", doors.element), card("Certificates", "c6", certificates.element),
+    access.element,
+    card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element)));
+  let all = [];
+  const draw = () => settings.update(all.filter((row) => `${row.key} ${row.about}`.toLowerCase().includes(search.value.toLowerCase())), (row) => row.key);
+  search.addEventListener("input", draw);
+  get("config").then((answer) => { all = answer.settings; draw(); }).catch((failure) => set(problem, failure.message));
   return repeat(3, async () => {
     const answer = await get("system");
     set(process, list([["Version", answer.version], ["Started", `${answer.started} (${span(answer.uptime_s)} ago)`],

@@ -1,7 +1,10 @@
 import { h, set, card, number, bytes, Table } from "./dom.js";
 import { get, repeat } from "./api.js";
+import { removeRetained, tryCard } from "./try.js";
 
 const BRANCHES_MAX = 200;
+// Lines that are unfolded when the page opens: as many as one looks over.
+const OPEN_MAX = 24;
 
 function grow(rows) {
   const root = { below: new Map(), rate: 0 };
@@ -12,15 +15,37 @@ function grow(rows) {
       node = node.below.get(level);
       node.rate += rate;
     }
+    root.rate += rate;
   }
+  root.most = root.rate;
   return root;
+}
+
+// Unfolds from the top, the busiest first, as long as there is room for all that is below.
+function unfold(root, open) {
+  let room = OPEN_MAX - root.below.size;
+  const queue = [[root, null]];
+  while (queue.length) {
+    const [node, path] = queue.shift();
+    const busiest = [...node.below].sort((one, other) => other[1].rate - one[1].rate);
+    for (const [level, child] of busiest) {
+      if (child.below.size === 0 || child.below.size > room) continue;
+      const whole = path === null ? level : `${path}/${level}`;
+      room -= child.below.size;
+      open.add(whole);
+      queue.push([child, whole]);
+    }
+  }
 }
 
 function draw(node, path, open, onpick) {
   const sorted = [...node.below].sort((one, other) => other[1].rate - one[1].rate);
   const lines = sorted.slice(0, BRANCHES_MAX).map(([level, child]) => {
     const whole = path === null ? level : `${path}/${level}`;
-    const words = [level === "" ? "(empty level)" : level, h("span", { class: "n" }, `${number(child.rate)}/s`)];
+    const share = h("i");
+    share.style.width = `${((100 * child.rate) / Math.max(node.most, 1e-9)).toFixed(0)}%`;
+    const words = [level === "" ? "(empty level)" : level, h("span", { class: "n" }, `${number(child.rate)}/s`), h("span", { class: "bar", "aria-hidden": "true" }, share)];
+    child.most = node.most;
     if (child.below.size === 0) return h("li", { class: "leaf" }, words);
     const details = h("details", {}, h("summary", {}, words));
     const fill = () => { if (details.childNodes.length === 1) details.append(draw(child, whole, open, onpick)); };
@@ -46,6 +71,8 @@ function show(place, context) {
     { title: "Bytes", num: true, text: (row) => bytes(row.bytes) },
     { title: "Ends in", num: true, text: (row) => (row.expires_s === null ? "–" : `${row.expires_s} s`) },
     { title: "Payload", kind: "long", text: (row) => (row.payload === null ? "" : row.payload + (row.is_cut ? " …" : "")) },
+    { title: "", node: (row) => (context.may("operator") && !row.topic.startsWith("$") ? h("button", { type: "button", class: "danger",
+      "aria-label": `Delete the retained message of ${row.topic}`, onclick: async () => { if (await removeRetained(context, row.topic)) look(false); } }, "Delete") : "") },
   ], { empty: "No retained message matches." });
   let rows = [], cursor = null;
   const look = async (isMore) => {
@@ -66,14 +93,23 @@ function show(place, context) {
       h("label", { for: "filter" }, "Topic filter (also $SYS/#)", filter), h("button", { type: "submit" }, "Show")),
     note, table.element, more)));
   look(false);
-  return repeat(4, async () => {
+  const trial = tryCard(context);
+  place.append(h("div", { class: "grid below" }, trial.element));
+  let isFirst = true;
+  const end = repeat(4, async () => {
     const answer = await get("topics");
     set(words, answer.sampled_messages
       ? `${number(answer.rate)} messages/s; this is a sample of ${answer.sampled_messages} messages on ${answer.sampled_topics} topics of the last seconds. Rare topics may be missing. ${number(answer.retained_messages)} retained.`
-      : "Nothing was published in the last seconds.");
+      : "Nothing was published in the last seconds. Try it below.");
+    const grown = grow(answer.topics);
+    if (isFirst && answer.topics.length) {
+      isFirst = false;
+      unfold(grown, open);
+    }
     // What has the focus stays as it is.
-    if (!tree.contains(document.activeElement)) set(tree, draw(grow(answer.topics), null, open));
+    if (!tree.contains(document.activeElement)) set(tree, draw(grown, null, open));
   }, (failure) => set(problem, failure ? failure.message : ""));
+  return () => { end(); trial.end(); };
 }
 
 export const topics = { title: "Topics", show };

@@ -212,6 +212,7 @@ fn two_clients_with_one_name_are_named_and_whoever_wants_to_be_called_is() {
     let alarm = alarms.recv_timeout(PATIENCE).expect("the receiver is told");
     assert_eq!((&alarm["kind"], &alarm["subject"]), (&"name_conflict".into(), &"plc".into()), "{alarm}");
     assert_eq!(alarm["cleared_at"], Value::Null);
+    assert!(alarm["host"].as_str().is_some_and(|host| !host.is_empty()), "whose alarm it is: {alarm}");
 }
 
 #[test]

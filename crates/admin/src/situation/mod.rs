@@ -14,7 +14,7 @@ use tidegate_core::report::{ClientReport, ClientState};
 
 use crate::alarms::ALARMS_MAX;
 use crate::view;
-pub(crate) use sentence::{Mood, name_conflict};
+pub(crate) use sentence::{Mood, TroubleCard, name_conflict};
 
 /// Whose part of a receiver's losses is less is not to blame for them.
 const GUILTY_PART: f64 = 0.2;

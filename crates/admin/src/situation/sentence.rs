@@ -1,6 +1,8 @@
 //! The one sentence: who floods, who loses, who is banned, and what to type. The page, `tidegate status`, `tidegate top` and
 //! the log print these words and no others.
 
+use std::sync::Arc;
+
 use tidegate_core::report::ClientState;
 
 use super::{TroubleReport, TroubledPublisher, TroubledReceiver};
@@ -8,6 +10,8 @@ use crate::why::words::{number, per_second, quoted, whole_per_second};
 
 /// Clients of a kind that are named in the sentence; the rest is counted.
 const SPOKEN_MAX: usize = 2;
+/// Cards of a kind: what one screen has room for. The page says how many there are besides.
+const CARDS_MAX: usize = 4;
 /// From this part of the memory budget on it is worth a word.
 pub(crate) const MEMORY_FULL: f64 = 0.9;
 
@@ -44,6 +48,15 @@ pub(crate) struct Sentence {
     pub(crate) client: Option<String>,
 }
 
+/// One of those that are in trouble, or make some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TroubleCard {
+    /// In a word: `floods`, `loses`, `slow`, `name used twice`, `waits`.
+    pub(crate) kind: &'static str,
+    pub(crate) client_id: Arc<str>,
+    pub(crate) text: String,
+}
+
 impl TroubleReport {
     /// In one sentence.
     pub(crate) fn sentence(&self) -> Sentence {
@@ -52,20 +65,13 @@ impl TroubleReport {
         parts.extend(named(&flooders, self.flooding, "more publishers send too much", TroubledPublisher::in_words));
         let (losing, slow): (Vec<&TroubledReceiver>, Vec<&TroubledReceiver>) =
             self.receivers.iter().partition(|receiver| receiver.is_losing);
-        parts.extend(named(&losing, self.losing, "more receivers lose messages", |it| {
-            let lost = per_second(it.loss_rate);
-            let why = if it.fill >= 0.5 { "its queue is full" } else { "it takes less than comes for it" };
-            format!("{:?} loses {lost}: {why}", it.client_id)
-        }));
+        parts.extend(named(&losing, self.losing, "more receivers lose messages", TroubledReceiver::in_words));
         let conflicts: Vec<&(_, u32)> = self.conflicts.iter().collect();
         parts.extend(named(&conflicts, self.conflicting, "more names are used twice", |it| name_conflict(&it.0, it.1)));
         let has_trouble = !parts.is_empty() || self.disk.is_some() || self.level.0 >= 2;
         // Who is slow beside one that loses is seen in the list.
         if losing.is_empty() {
-            parts.extend(named(&slow, self.slow, "more receivers are slow", |it| {
-                let used = (it.fill * 100.0).ceil();
-                format!("{:?} reads slowly or not at all ({used} % of its queue is used)", it.client_id)
-            }));
+            parts.extend(named(&slow, self.slow, "more receivers are slow", TroubledReceiver::in_words));
         }
         let waiting = self.publishers.iter().filter(|publisher| !publisher.is_flooding()).collect::<Vec<_>>();
         parts.extend(named(&waiting, self.waiting, "more publishers have to wait", TroubledPublisher::in_words));
@@ -96,6 +102,32 @@ impl TroubleReport {
         };
         let mood = if has_trouble { Mood::Trouble } else { Mood::Notice };
         Sentence { mood, text: parts.join("; "), next, client: client.map(ToString::to_string) }
+    }
+
+    /// The same one by one, the worst first: those whom a click can do something about.
+    pub(crate) fn cards(&self) -> Vec<TroubleCard> {
+        let card = |kind, client_id: &Arc<str>, text| TroubleCard { kind, client_id: Arc::clone(client_id), text };
+        let (flooders, waiting): (Vec<&TroubledPublisher>, Vec<&TroubledPublisher>) =
+            self.publishers.iter().partition(|publisher| publisher.is_flooding());
+        let publishers = |kind, list: Vec<&TroubledPublisher>| -> Vec<TroubleCard> {
+            list.into_iter().take(CARDS_MAX).map(|it| card(kind, &it.client_id, it.in_words())).collect()
+        };
+        // Losing ones come before slow ones.
+        let receivers = self.receivers.iter().take(CARDS_MAX);
+        let receivers =
+            receivers.map(|it| card(if it.is_losing { "loses" } else { "slow" }, &it.client_id, it.in_words()));
+        let conflicts = self.conflicts.iter().take(CARDS_MAX);
+        let conflicts = conflicts
+            .map(|(client_id, takeovers)| card("name used twice", client_id, name_conflict(client_id, *takeovers)));
+        let mut cards = publishers("floods", flooders);
+        cards.extend(receivers.chain(conflicts));
+        cards.extend(publishers("waits", waiting));
+        cards
+    }
+
+    /// How many there are, with those who have no card.
+    pub(crate) fn troubled(&self) -> usize {
+        self.flooding + self.losing + self.slow + self.conflicting + self.waiting
     }
 
     fn bans_in_words(&self) -> Option<String> {
@@ -154,5 +186,16 @@ impl TroubledPublisher {
         let fills = fills.as_ref().map(|receiver| format!("fills the queue of {receiver:?}"));
         let facts: Vec<String> = done.map(str::to_owned).into_iter().chain(fills).collect();
         if facts.is_empty() { sends } else { format!("{sends}, and {}", facts.join(" and ")) }
+    }
+}
+
+impl TroubledReceiver {
+    fn in_words(&self) -> String {
+        let TroubledReceiver { client_id, loss_rate, fill, is_losing, .. } = self;
+        if *is_losing {
+            let why = if *fill >= 0.5 { "its queue is full" } else { "it takes less than comes for it" };
+            return format!("{client_id:?} loses {}: {why}", per_second(*loss_rate));
+        }
+        format!("{client_id:?} reads slowly or not at all ({} % of its queue is used)", (fill * 100.0).ceil())
     }
 }

@@ -31,7 +31,7 @@ use crate::state::AdminState;
 use crate::status::meaning;
 use crate::view;
 use others::{NEW, Neighbours};
-use remedy::next;
+use remedy::{Proposal, next};
 use words::{for_ban, messages, number, per_second, quoted, span, whole_per_second};
 
 pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
@@ -74,7 +74,9 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     lines.extend(others.crowding(&client.receiver));
     lines.extend(lost(&client.ledger));
     lines.extend(closed.as_ref().map(|closed| earlier(&state, closed)));
-    lines.extend(next(client, limit.is_some(), &others));
+    let facts = lines.clone();
+    let proposals = next(client, limit.is_some(), &others);
+    lines.extend(proposals.iter().map(|proposal| proposal.text.clone()));
     Ok(json_of(&json!({
         "client": view::detail(&state, &detail),
         "state": client.state.name(),
@@ -84,6 +86,8 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         "crowding": others.crowding_json(&client.receiver),
         "fills": others.fills_json(),
         "code": code(client.state),
+        "facts": facts,
+        "proposals": proposals.iter().map(Proposal::json).collect::<Vec<_>>(),
         "text": lines.join("\n  "),
     })))
 }

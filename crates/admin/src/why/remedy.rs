@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use serde_json::{Value, json};
 use tidegate_core::ledger::Loss;
 use tidegate_core::report::{ClientReport, ClientState};
 
@@ -15,85 +16,136 @@ use super::words::{for_ban, per_second, quoted};
 use super::{FAR_ABOVE, code};
 use crate::view;
 
+/// Something to do: in words with the command to type, and as what a page can do by a click.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Proposal {
+    pub(super) text: String,
+    acts: Vec<ProposedAct>,
+}
+
+/// What can be done about the client that is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ProposedAct {
+    /// A limit such as `500/s`.
+    Limit(String),
+    Entitle(String),
+    Unlimit,
+    Ban,
+    Kick,
+    /// Look at this client instead.
+    Why(String),
+}
+
+impl ProposedAct {
+    fn json(&self) -> Value {
+        match self {
+            Self::Limit(rate) => json!({ "kind": "limit", "rate": rate }),
+            Self::Entitle(rate) => json!({ "kind": "entitle", "rate": rate }),
+            Self::Unlimit => json!({ "kind": "unlimit" }),
+            Self::Ban => json!({ "kind": "ban" }),
+            Self::Kick => json!({ "kind": "kick" }),
+            Self::Why(client_id) => json!({ "kind": "why", "client": client_id }),
+        }
+    }
+}
+
+impl Proposal {
+    fn new(text: impl Into<String>, acts: impl Into<Vec<ProposedAct>>) -> Self {
+        Self { text: text.into(), acts: acts.into() }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({ "text": self.text, "acts": self.acts.iter().map(ProposedAct::json).collect::<Vec<Value>>() })
+    }
+}
+
 /// What to do next.
-pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<String> {
+pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<Proposal> {
     let ledger = &client.ledger;
     let (id, ban) = (quoted(&client.client_id), for_ban(&client.client_id));
     let mut steps = Vec::new();
     if code(client.state).is_some() {
         steps.extend(remedies(client, &id, is_limited));
-        steps.push(format!(
+        let text = format!(
             "if not, keep it away for a while:  tidegate ban add {ban} --for 1h   or once:  tidegate kick {id}"
-        ));
+        );
+        steps.push(Proposal::new(text, [ProposedAct::Ban, ProposedAct::Kick]));
     }
     let is_above = |usual: f64| client.rate.is_some_and(|rate| rate > FAR_ABOVE * usual);
     let fills = !others.fills.is_empty();
     if !client.state.is_held_back() && !is_limited {
         match view::learned_rate(client) {
             Some(usual) if is_above(usual) => {
-                let usual = usual.max(1.0).ceil();
-                steps.push(format!(
-                    "to slow it now:  tidegate limits set {id} rate={usual}/s   or keep it away:  tidegate ban add {ban} --for 1h"
-                ));
+                let rate = format!("{}/s", whole(usual));
+                let text = format!(
+                    "to slow it now:  tidegate limits set {id} rate={rate}   or keep it away:  tidegate ban add {ban} --for 1h"
+                );
+                steps.push(Proposal::new(text, [ProposedAct::Limit(rate), ProposedAct::Ban]));
             }
             None if fills => {
-                let half = whole(client.rate.unwrap_or(1.0) / 2.0);
-                steps.push(format!(
-                    "nothing is usual for it yet; to slow it to half of what it sends:  tidegate limits set {id} rate={half}/s   \
+                let half = format!("{}/s", whole(client.rate.unwrap_or(1.0) / 2.0));
+                let text = format!(
+                    "nothing is usual for it yet; to slow it to half of what it sends:  tidegate limits set {id} rate={half}   \
                      or keep it away:  tidegate ban add {ban} --for 1h"
-                ));
+                );
+                steps.push(Proposal::new(text, [ProposedAct::Limit(half), ProposedAct::Ban]));
             }
             _ => {}
         }
     }
     if client.receiver.is_losing || ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
         let guilty = others.guilty(&client.receiver).filter(|_| client.receiver.is_losing);
-        steps
-            .extend(guilty.map(|guilty| format!("if that publisher sends too much:  tidegate why {}", quoted(guilty))));
-        steps.push(
-            "if not, it reads more slowly than others write: let it subscribe to less, or raise limits.queue_messages_max"
-                .to_owned(),
-        );
+        steps.extend(guilty.map(|guilty| {
+            let text = format!("if that publisher sends too much:  tidegate why {}", quoted(guilty));
+            Proposal::new(text, [ProposedAct::Why(guilty.to_owned())])
+        }));
+        let text = "if not, it reads more slowly than others write: let it subscribe to less, or raise limits.queue_messages_max";
+        steps.push(Proposal::new(text, []));
     }
     if ledger.lost(Loss::Denied) + ledger.lost(Loss::NotAllowed) > 0 {
-        steps.push("the rules of access forbid some of this: tidegate config show, security.acl_file".to_owned());
+        steps.push(Proposal::new(
+            "the rules of access forbid some of this: tidegate config show, security.acl_file",
+            [],
+        ));
     }
     steps
 }
 
 /// What makes a client recover that is slowed, if it is right.
-fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<String> {
+fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<Proposal> {
     let publisher = client.publisher.as_ref();
     if publisher.is_some_and(|publisher| publisher.unread_since.is_some()) && !is_limited {
-        let entitled = entitled_rate(client);
-        return vec![format!("if this is right, entitle it:  tidegate limits set {id} entitled={entitled}/s")];
+        let rate = format!("{}/s", entitled_rate(client));
+        let text = format!("if this is right, entitle it:  tidegate limits set {id} entitled={rate}");
+        return vec![Proposal::new(text, [ProposedAct::Entitle(rate)])];
     }
     if publisher.is_some_and(|publisher| publisher.are_receivers_full) && !is_limited {
-        return vec![
-            "its receivers are too slow for it: more of them (a shared subscription), or faster ones".to_owned(),
-        ];
+        let text = "its receivers are too slow for it: more of them (a shared subscription), or faster ones";
+        return vec![Proposal::new(text, [])];
     }
+    let unlimit = is_limited
+        .then(|| Proposal::new(format!("or take the limit away:  tidegate limits unset {id}"), [ProposedAct::Unlimit]));
     let Some(rate) = allowed_rate(client, is_limited) else {
         let taken = per_second(client.rate.unwrap_or(0.0));
-        let mut steps = vec![format!(
+        let text = format!(
             "it has no usual rate yet, and {taken} is what is taken of it, not what it sends: if this is right, allow what it \
              should send:  tidegate limits set {id} rate=N/s"
-        )];
-        steps.extend(is_limited.then(|| format!("or take the limit away:  tidegate limits unset {id}")));
-        return steps;
+        );
+        return [Proposal::new(text, [])].into_iter().chain(unlimit).collect();
     };
     let allowed = match rate {
         // As many may come at once as in the time that is named.
         rate if publisher.is_some_and(|publisher| publisher.batch > 1) => format!("{}/m", rate * 60),
         rate => format!("{rate}/s"),
     };
-    let allow = format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}");
-    if is_limited {
-        return vec![allow, format!("or take the limit away:  tidegate limits unset {id}")];
+    let text = format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}");
+    let allow = Proposal::new(text, [ProposedAct::Limit(allowed)]);
+    if let Some(unlimit) = unlimit {
+        return vec![allow, unlimit];
     }
     let all = "if rhythms are enforced (backoff.enforce = \"always\") and many are slowed that should not be: \
                \"pressure\" holds nobody, backoff.headroom and backoff.burst are more room";
-    vec![allow, all.to_owned()]
+    vec![allow, Proposal::new(all, [])]
 }
 
 /// A grant for somebody who waits to be read. Who is entitled gets tokens at twice the rate: a quarter more than usual is

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use super::remedy::next;
+use super::remedy;
 use super::*;
 use tidegate_core::PublisherReport;
 use tidegate_core::report::{CrowdingFlow, ReceiverReport};
+
+/// The words of the proposals.
+fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<String> {
+    remedy::next(client, is_limited, others).into_iter().map(|proposal| proposal.text).collect()
+}
 
 #[test]
 fn a_ban_says_how_long_why_and_what_ends_it() {
@@ -171,4 +176,15 @@ fn a_paused_client_is_given_its_usual_rate_with_room_or_told_that_there_is_none(
     assert!(steps[0].ends_with("tidegate limits set pump rate=13/s"), "{steps:?}");
     let steps = next(&client(ClientState::Paused, 0.4, 0.4, None, 1), false, &Neighbours::default());
     assert!(steps[0].starts_with("it has no usual rate yet, and 0.40/s is what is taken of it"), "{steps:?}");
+}
+
+#[test]
+fn a_click_does_what_the_command_says() {
+    let slowed = client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 200);
+    let proposals: Vec<_> =
+        remedy::next(&slowed, true, &Neighbours::default()).iter().map(remedy::Proposal::json).collect();
+    assert_eq!(proposals[0]["acts"], json!([{ "kind": "limit", "rate": "4980/m" }]));
+    assert!(proposals[0]["text"].as_str().unwrap().ends_with("rate=4980/m"));
+    assert_eq!(proposals[1]["acts"], json!([{ "kind": "unlimit" }]));
+    assert_eq!(proposals[2]["acts"], json!([{ "kind": "ban" }, { "kind": "kick" }]));
 }

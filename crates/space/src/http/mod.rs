@@ -4,6 +4,7 @@ pub(crate) mod body;
 mod check;
 mod guard;
 mod negotiate;
+mod page;
 pub(crate) mod problem;
 mod site;
 mod sparql;
@@ -63,6 +64,7 @@ const TIMEOUTS: Timeouts = Timeouts {
 fn routes(door: Arc<HttpState>) -> Router {
     Router::new()
         .route("/", get(welcome))
+        .route("/ui/{name}", get(page::file))
         .route("/query", any(sparql::query))
         .route("/update", any(sparql::update))
         .route("/sparql", any(sparql::either))
@@ -79,7 +81,11 @@ async fn nothing_here(uri: Uri) -> SpaceProblem {
     SpaceProblem::new(StatusCode::NOT_FOUND, "no-such-place", detail)
 }
 
-async fn welcome(axum::extract::State(door): axum::extract::State<Arc<HttpState>>) -> Response {
+/// A browser gets an editor, everybody else a list of what there is.
+async fn welcome(axum::extract::State(door): axum::extract::State<Arc<HttpState>>, headers: HeaderMap) -> Response {
+    if let Some(page) = page::for_browser(&headers) {
+        return page;
+    }
     let mut text = String::from(
         "tidegate, smart space\n\n/query      SPARQL 1.1 queries\n/update     SPARQL 1.1 updates\n/sparql     both\n\
          /store      graphs as a whole (Graph Store Protocol)\n/check      what has changed since\n/subscribe  WebSocket: standing queries, as SEPA has them\n\n",

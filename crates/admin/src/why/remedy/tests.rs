@@ -140,7 +140,7 @@ impl World {
 
     /// Types the command of the first proposal.
     fn apply_proposal(&mut self, client_id: &str, is_limited: bool) -> String {
-        let step = next(&self.report(client_id), is_limited, &Neighbours::default()).swap_remove(0);
+        let step = next(&self.report(client_id), is_limited, &Neighbours::default()).swap_remove(0).text;
         let (_, command) = step.split_once("tidegate limits set ").unwrap_or_else(|| panic!("no command: {step}"));
         let (id, setting) = command.split_once(' ').unwrap();
         let (setting, rate) = setting.split_once('=').unwrap();

@@ -12,6 +12,15 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  for (const child of children) element.append(child instanceof Node ? child : visible(String(child)));
+  return element;
+}
+
 export function add(element, children) {
   for (const child of children.flat(3)) {
     if (child !== null && child !== undefined) element.append(child instanceof Node ? child : visible(String(child)));
@@ -70,6 +79,14 @@ export function stateBadge(state) {
   return h("span", { class: `badge ${kind}` }, word);
 }
 
+// The state of a client; who floods or loses by the latest look is called so, whatever else is said of it.
+export function troubleBadge(live, row) {
+  const trouble = live.tick?.now.troubles?.find((it) => it.client === row.client_id && it.kind === "floods");
+  return trouble ? h("span", { class: "badge bad" }, trouble.kind) : stateBadge(row.state);
+}
+
+export const troubleWord = (live, row) => troubleBadge(live, row).textContent;
+
 export function clientLink(id) {
   return h("a", { href: `#/clients/${encodeURIComponent(id)}` }, id === "" ? "(empty)" : id);
 }
@@ -80,29 +97,38 @@ export function card(title, size, ...children) {
 
 export function figure(label) {
   const value = h("b", {}, "–");
-  return { element: h("div", { class: "figure" }, value, h("span", {}, label)), set: (text) => set(value, text) };
+  const show = (text, color) => { set(value, text); value.className = color || ""; };
+  return { element: h("div", { class: "figure" }, value, h("span", {}, label)), set: show };
 }
 
 // A table whose rows stay where they are while their contents change: nothing is lost that has the focus.
-// Columns: { title, key, text(row) | node(row), num, kind, sort }.
+// Columns: { title, text(row) | node(row) with state(row), num, kind, sort }; look: "stack" or "compact" on a telephone.
 export class Table {
-  constructor(columns, { caption, empty = "Nothing here.", stack = true, sort, onsort } = {}) {
+  constructor(columns, { caption, empty = "Nothing here.", look = "stack", sort, onsort } = {}) {
     this.columns = columns;
     this.rows = new Map();
     this.body = h("tbody");
-    this.sort = sort;
-    const head = columns.map((column) => {
+    this.head = columns.map((column) => {
       const name = column.sort && onsort
         ? h("button", { type: "button", onclick: () => onsort(column.sort) }, column.title) : column.title;
-      const cell = h("th", { scope: "col", class: column.num ? "num" : null }, name);
-      if (column.sort && column.sort === sort) cell.setAttribute("aria-sort", column.sort === "id" ? "ascending" : "descending");
-      return cell;
+      return h("th", { scope: "col", class: column.num ? "num" : null }, name);
     });
+    const head = this.head;
+    this.sorted(sort);
     this.empty = h("p", { class: "quiet" }, empty);
-    this.table = h("table", { class: stack ? "stack" : null }, caption ? h("caption", {}, caption) : null,
+    this.table = h("table", { class: look }, caption ? h("caption", {}, caption) : null,
       h("thead", {}, h("tr", {}, head)), this.body);
     this.element = h("div", { class: "scroll" }, this.table, this.empty);
     this.update([], () => "");
+  }
+
+  // Which column the rows are sorted by: names upwards, all else downwards.
+  sorted(sort) {
+    this.columns.forEach((column, place) => {
+      const words = column.sort === "id" ? "ascending" : "descending";
+      if (column.sort && column.sort === sort) this.head[place].setAttribute("aria-sort", words);
+      else this.head[place].removeAttribute("aria-sort");
+    });
   }
 
   update(rows, key) {
@@ -122,6 +148,8 @@ export class Table {
         const text = column.text ? visible(String(column.text(row))) : column.state?.(row) ?? name;
         if (line.texts[place] === text) return;
         line.texts[place] = text;
+        // In the narrow rows of a telephone what says nothing is left out.
+        line.cells[place].toggleAttribute("data-nothing", text === "0" || text === "–");
         if (column.node) set(line.cells[place], column.node(row));
         else line.cells[place].textContent = text;
       });
@@ -137,9 +165,24 @@ export class Table {
   }
 }
 
-export function toast(text) {
+// A note that goes away; with `undo` it stays longer and has a button.
+export function toast(text, undo) {
   const place = document.getElementById("toast");
-  const note = h("div", {}, text);
+  const note = h("div", {}, text, undo ? h("button", { type: "button", onclick: () => { note.remove(); undo(); } }, "Undo") : null);
   place.append(note);
-  setTimeout(() => note.remove(), 6000);
+  setTimeout(() => note.remove(), undo ? 20000 : 6000);
+}
+
+// Asks once, in the words of the button that it was asked for. True: yes.
+export function confirmed(question, words, isDanger) {
+  return new Promise((decide) => {
+    const dialog = h("dialog", { "aria-label": question });
+    const end = (answer) => () => { dialog.close(); dialog.remove(); decide(answer); };
+    const yes = h("button", { type: "button", id: "yes", class: isDanger ? "danger" : "main", onclick: end(true) }, words);
+    add(dialog, [h("p", {}, question), h("div", { class: "row" }, yes, h("button", { type: "button", onclick: end(false) }, "Cancel"))]);
+    dialog.addEventListener("cancel", end(false));
+    document.body.append(dialog);
+    dialog.showModal();
+    yes.focus();
+  });
 }
