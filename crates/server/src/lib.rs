@@ -25,3 +25,4 @@ pub mod serve;
 pub mod space_certificates;
 pub mod space_service;
 pub mod supervisor;
+pub mod user_file;
