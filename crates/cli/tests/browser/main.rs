@@ -5,6 +5,8 @@
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 mod driver;
+mod flood;
+mod work;
 
 use driver::Browser;
 use serde_json::json;
@@ -17,8 +19,8 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("topics", "Topics", "Retained messages"),
     ("drops", "Drops", "Both sums are right"),
     ("space", "Smart space", "Standing queries"),
-    ("limits", "Limits", "limits.receive_max"),
-    ("system", "System", "Durability"),
+    ("limits", "Limits", "Nobody is kept out"),
+    ("system", "System", "limits.receive_max"),
     ("demo", "Demo", "not started"),
 ];
 
@@ -94,13 +96,16 @@ fn f089_hostile_names_payloads_and_literals_are_text() {
     browser.picture("hostile-clients");
     // The way to its page goes through an address and back.
     browser.click("td.name a[href*='onerror']");
-    browser.until("document.querySelector('pre').textContent.includes('is not slowed')");
+    browser.until("document.querySelector('.why').textContent.includes('Is not slowed')");
     shown("h2");
     safe("one client");
     browser.picture("hostile-client");
     // A change with the page's own token is taken.
     browser.click("#kick");
-    browser.until("document.querySelector('pre').textContent.includes('is gone')");
+    // It asks once, with the hostile name in the question.
+    shown("dialog p");
+    browser.click("#yes");
+    browser.until("document.querySelector('.why').textContent.includes('Is gone')");
     browser.run("location.hash = '#/topics'", &json!([]));
     shown("td.long");
     safe("topics");
