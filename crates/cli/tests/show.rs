@@ -38,6 +38,7 @@ fn the_demonstration_runs_the_defaults_which_hold_nobody() {
         (row(&text, "the flooder's messages: sent"), row(&text, "passed on"));
     assert!(sent_off > 0 && sent_on > 0 && passed_off > 0 && passed_on > 0, "{text}");
     assert_eq!(row(&text, "waiting at the end"), [0, 0], "{text}");
+    assert!(text.contains("the culprit is \"flooder\""), "{text}");
 }
 
 #[test]

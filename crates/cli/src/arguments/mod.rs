@@ -24,7 +24,7 @@ pub(crate) use operate::{
     BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, password,
     warn_of_lone_password,
 };
-pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, TopArgs};
+pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, Sort, TopArgs};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};

@@ -119,6 +119,7 @@ fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
     std::thread::sleep(args.flood);
     let ended_at = stage.elapsed();
     let why = why_text(door, "flooder")?;
+    let culprit = report::culprit(&door.get("/api/v1/clients/database/why")?);
     let after = door.get("/api/v1/clients/flooder")?;
     let offered = stage.offered.load(Ordering::Relaxed) - offered;
     let refused = stage.refused.load(Ordering::Relaxed) - refused;
@@ -140,7 +141,7 @@ fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
         calm,
         flooded_at..ended_at,
         report::Flooder { offered, passed, held, refused, dropped, queued },
-        why,
+        report::DemoWords { culprit, why },
     ))
 }
 

@@ -17,7 +17,32 @@ pub(super) struct DemoRun {
     pub(super) before: Latencies,
     pub(super) flooded: Latencies,
     pub(super) flooder: Flooder,
-    why: String,
+    words: DemoWords,
+}
+
+/// What the broker says at the end of the flood.
+#[derive(Debug)]
+pub(super) struct DemoWords {
+    /// Whose messages fill the subscriber's queue.
+    pub(super) culprit: Option<String>,
+    /// `why` of the flooder.
+    pub(super) why: String,
+}
+
+/// Whose messages wait for the subscriber or were lost there, by the broker's own account of it.
+pub(super) fn culprit(why: &Value) -> Option<String> {
+    let number = |flow: &Value, name: &str| flow[name].as_u64().unwrap_or(0);
+    let flows = why["crowding"].as_array()?;
+    let worst = flows.iter().max_by_key(|flow| number(flow, "waiting") + number(flow, "lost"))?;
+    let (name, waiting, lost) = (worst["client_id"].as_str()?, number(worst, "waiting"), number(worst, "lost"));
+    let (queued, rate) = (number(&why["client"], "queue_messages"), worst["rate"].as_f64().unwrap_or(0.0));
+    let tail = if lost > 0 { format!(", and {lost} were lost") } else { String::new() };
+    (waiting + lost > 0).then(|| {
+        format!(
+            "the culprit is {name:?}: it sends {rate:.0}/s, and {waiting} of the {queued} messages that wait for the \
+             subscriber are its own{tail}"
+        )
+    })
 }
 
 /// What became of the flooder's messages during the flood.
@@ -98,11 +123,11 @@ impl DemoRun {
         calm: Range<Duration>,
         flood: Range<Duration>,
         flooder: Flooder,
-        why: String,
+        words: DemoWords,
     ) -> Self {
         let end = flood.end + LATE;
         let (before, flooded) = (Latencies::of(trips, &calm, end), Latencies::of(trips, &flood, end));
-        Self { before, flooded, flooder, why }
+        Self { before, flooded, flooder, words }
     }
 
     fn json(&self) -> Value {
@@ -112,7 +137,8 @@ impl DemoRun {
             "flooded": self.flooded.json(),
             "flooder": { "offered": offered, "passed": passed, "held": held, "refused": refused },
             "subscriber": { "dropped": dropped, "queued": queued },
-            "why": self.why,
+            "culprit": self.words.culprit,
+            "why": self.words.why,
         })
     }
 }
@@ -168,7 +194,9 @@ impl Report {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name:<40}{off:>16}{on:>16}");
         }
-        format!("{text}\n{}\n\n$ tidegate why flooder\n{}\n", self.headline(), on.why)
+        let DemoWords { culprit, why } = &on.words;
+        let culprit = culprit.as_ref().map(|words| format!("{words}\n")).unwrap_or_default();
+        format!("{text}\n{}\n{culprit}\n$ tidegate why flooder\n{why}\n", self.headline())
     }
 
     /// One sentence, whichever way it went.
@@ -220,5 +248,17 @@ mod tests {
         assert_eq!(latencies, Latencies { messages: 3, p50, p99, late: 2, missing: 1 });
         assert_eq!((span(p50), span(p99)), ("1.5 s".to_owned(), "> 2.0 s".to_owned()));
         assert_eq!(Latencies::of(&[], &(at(0)..at(1)), at(1)).messages, 0);
+    }
+
+    #[test]
+    fn whose_messages_wait_for_the_subscriber_is_the_culprit() {
+        let flow =
+            |name: &str, waiting: u64| json!({ "client_id": name, "rate": 1000.4, "waiting": waiting, "lost": 0 });
+        let why =
+            json!({ "client": { "queue_messages": 3726 }, "crowding": [flow("sensor-3", 2), flow("flooder", 3700)] });
+        let expected = "the culprit is \"flooder\": it sends 1000/s, and 3700 of the 3726 messages that wait for the subscriber are its own";
+        assert_eq!(culprit(&why).as_deref(), Some(expected));
+        assert_eq!(culprit(&json!({ "crowding": [] })), None);
+        assert_eq!(culprit(&json!({ "crowding": [flow("sensor-3", 0)] })), None, "nothing waits");
     }
 }

@@ -1,7 +1,8 @@
 //! `tidegate top`: a table of clients that follows what happens.
 //!
 //! On a terminal it is drawn in place: the cursor goes home and every line is overwritten and cleared to its end, so
-//! nothing flickers and nothing is left over. Elsewhere, or with `--once`, it is printed once.
+//! nothing flickers and nothing is left over; single keys sort, pause and end it (`TopView`). Elsewhere, or with `--once`,
+//! it is printed once.
 
 use std::io::{IsTerminal, Write, stdin};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use tidegate_core::RATE_WINDOW;
 
 use super::table::{Column, TextTable, counted, number, shown, span};
 use super::{CLIENTS, out, sentence};
-use crate::arguments::TopArgs;
+use crate::arguments::{Sort, TopArgs};
 use tidegate_program::AdminClient;
 use tidegate_program::Stop;
 
@@ -32,16 +33,92 @@ pub(crate) fn top(args: &TopArgs) -> Result<u8> {
         return Ok(0);
     }
     let stop = Stop::on_signals()?;
+    let mut view = TopView { sort: args.sort, ..TopView::default() };
     // Before the screen is taken: an error should be seen.
     let mut text = look(&door, args, 100)?;
     let screen = Screen::take();
     loop {
-        draw(&text);
-        if !rest(args.interval, &stop) {
-            drop(screen);
-            return Ok(0);
+        draw(&format!("{}\n{text}", view.words()));
+        match rest(args.interval, &stop) {
+            Rested::End => {
+                drop(screen);
+                return Ok(0);
+            }
+            Rested::Key(key) if view.press(key) == TopKey::End => {
+                drop(screen);
+                return Ok(0);
+            }
+            // What is known is drawn again with other words above it, or in another order.
+            Rested::Key(_) | Rested::Time => {}
         }
-        text = look(&door, args, rows().saturating_sub(8).max(1))?;
+        if !view.is_paused {
+            let args = TopArgs { sort: view.sort, ..args.clone() };
+            text = look(&door, &args, rows().saturating_sub(9).max(1))?;
+        }
+    }
+}
+
+/// What the keys have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TopView {
+    sort: Sort,
+    is_paused: bool,
+    shows_help: bool,
+}
+
+impl Default for TopView {
+    fn default() -> Self {
+        Self { sort: Sort::Trouble, is_paused: false, shows_help: false }
+    }
+}
+
+/// What a key means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TopKey {
+    End,
+    Changed,
+    Nothing,
+}
+
+/// The keys that sort, each by the first letter of what stands above its column, or the next that is free.
+const SORTS: [(u8, Sort); 8] = [
+    (b't', Sort::Trouble),
+    (b'r', Sort::Rate),
+    (b'd', Sort::Delay),
+    (b'u', Sort::Queue),
+    (b'l', Sort::Drops),
+    (b'e', Sort::Refused),
+    (b'i', Sort::Received),
+    (b'n', Sort::Id),
+];
+
+impl TopView {
+    fn press(&mut self, key: u8) -> TopKey {
+        let key = key.to_ascii_lowercase();
+        match key {
+            b'q' => return TopKey::End,
+            b'p' | b' ' => self.is_paused = !self.is_paused,
+            b'h' | b'?' => self.shows_help = !self.shows_help,
+            b's' => {
+                let place = SORTS.iter().position(|(_, sort)| *sort == self.sort).map_or(0, |place| place + 1);
+                self.sort = SORTS[place % SORTS.len()].1;
+            }
+            key => match SORTS.iter().find(|(letter, _)| *letter == key) {
+                Some((_, sort)) => self.sort = *sort,
+                None => return TopKey::Nothing,
+            },
+        }
+        TopKey::Changed
+    }
+
+    /// The line above all others.
+    fn words(&self) -> String {
+        if self.shows_help {
+            return "sort by: t trouble  r rate  d delay  u queue  l lost  e refused  i in  n name   p pause  q quit  h back"
+                .to_owned();
+        }
+        let paused = if self.is_paused { "   PAUSED, p goes on" } else { "" };
+        format!("by {}   s next order, p pause, h all keys, q quit{paused}", self.sort.name())
     }
 }
 
@@ -73,35 +150,43 @@ impl Drop for Screen {
     }
 }
 
-/// False when somebody wants it to end: by a signal, or with `q`.
-fn rest(interval: Duration, stop: &Stop) -> bool {
+/// How a rest has ended.
+enum Rested {
+    Time,
+    Key(u8),
+    /// A signal.
+    End,
+}
+
+/// Until the time is over, a key is pressed or a signal comes.
+fn rest(interval: Duration, stop: &Stop) -> Rested {
     let end = Instant::now() + interval;
     while !stop.is_wanted() {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return true;
+            return Rested::Time;
         }
-        if is_quit_pressed(left.min(Duration::from_millis(50))) {
-            return false;
+        if let Some(key) = pressed(left.min(Duration::from_millis(50))) {
+            return Rested::Key(key);
         }
     }
-    false
+    Rested::End
 }
 
 /// Waits so long for a key.
-fn is_quit_pressed(time: Duration) -> bool {
+fn pressed(time: Duration) -> Option<u8> {
     let input = stdin();
     let mut ready = [PollFd::new(&input, PollFlags::IN)];
     let timeout = Timespec { tv_sec: 0, tv_nsec: time.as_nanos().min(999_999_999) as _ };
     let is_ready = input.is_terminal() && matches!(poll(&mut ready, Some(&timeout)), Ok(1));
     let mut key = [0; 1];
     if is_ready && matches!(rustix::io::read(&input, &mut key), Ok(1)) {
-        return matches!(key, [b'q' | b'Q']);
+        return Some(key[0]);
     }
     if !is_ready && !input.is_terminal() {
         std::thread::sleep(time);
     }
-    false
+    None
 }
 
 fn draw(text: &str) {
@@ -166,4 +251,26 @@ fn table(clients: &[Value]) -> TextTable {
     const LEFT_OUT: [&str; 6] = ["INFLIGHT", "SUBS", "USER", "ADDRESS", "MQTT", "SINCE"];
     let columns: Vec<Column> = CLIENTS.iter().filter(|(head, ..)| !LEFT_OUT.contains(head)).copied().collect();
     TextTable::of(&columns, clients)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_sort_pause_help_and_end() {
+        let mut view = TopView::default();
+        assert_eq!((view.press(b'r'), view.sort), (TopKey::Changed, Sort::Rate));
+        assert_eq!((view.press(b'S'), view.sort), (TopKey::Changed, Sort::Delay), "the next order");
+        assert_eq!((view.press(b' '), view.is_paused), (TopKey::Changed, true));
+        assert!(view.words().contains("by delay") && view.words().contains("PAUSED"), "{}", view.words());
+        assert_eq!((view.press(b'p'), view.is_paused), (TopKey::Changed, false));
+        view.press(b'?');
+        assert!(SORTS.iter().all(|(letter, _)| view.words().contains(&format!("{} ", char::from(*letter)))));
+        assert_eq!((view.press(b'x'), view.press(b'Q')), (TopKey::Nothing, TopKey::End));
+        for _ in 0..SORTS.len() {
+            view.press(b's');
+        }
+        assert_eq!(view.sort, Sort::Delay, "all orders, and round again");
+    }
 }

@@ -47,6 +47,7 @@ pages! {
     sdk: "docs/sdk.md",
     pace_hints: "docs/pace-hints.md",
     benchmarks: "docs/BENCHMARKS.md",
+    bench_figures: "docs/internals/bench-figures.md",
     evaluation: "docs/evaluation.md",
     papers: "docs/papers.md",
     architecture: "docs/ARCHITECTURE.md",
