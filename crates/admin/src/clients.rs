@@ -13,8 +13,9 @@ use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
 use crate::ask::{ask, walk};
 use crate::audit::about;
 use crate::limits::{ROWS_MAX, ROWS_USUAL};
+use crate::live::unix_seconds;
 use crate::problem::{Answered, Problem, json_of, no_client};
-use crate::state::AdminState;
+use crate::state::{AdminState, lock};
 use crate::view;
 
 /// A column to sort by, the largest first; names go from A to Z.
@@ -217,6 +218,13 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     }
     let closed = last_closed(&state, &client_id).await?;
     closed.map(|closed| json_of(&view::closed(&state, &closed))).ok_or_else(|| no_client(&client_id))
+}
+
+/// An hour of it, as far as it was followed; from now on it is.
+pub(crate) async fn history(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
+    let mut histories = lock(&state.live.clients);
+    histories.want(&client_id, unix_seconds());
+    Ok(json_of(&histories.json(&client_id)))
 }
 
 pub(crate) async fn kick(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {

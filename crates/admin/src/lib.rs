@@ -10,6 +10,7 @@ mod alarms;
 mod ask;
 mod audit;
 mod body;
+mod client_history;
 mod clients;
 mod connection_table;
 mod control;

@@ -137,3 +137,9 @@ pub(crate) const PAGE_MQTT_MAX: usize = 8;
 pub(crate) const PAGE_MQTT_TIME: Duration = Duration::from_secs(30 * 60);
 /// Bytes of one of its messages, and of a piece of what it receives.
 pub(crate) const PAGE_MQTT_BYTES: usize = 64 * 1024;
+
+/// Clients of which an hour is kept, in points of ten seconds: twenty of the top lists at a time, and whom operators look at.
+/// 32 bytes a point, so 740 KB at most.
+pub(crate) const TRACKED_CLIENTS_MAX: usize = 64;
+/// Seconds between two points of one.
+pub(crate) const TRACK_STEP_S: u64 = 10;

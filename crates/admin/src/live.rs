@@ -13,6 +13,7 @@ use tidegate_core::event::{LedgerSide, Stats};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::client_history::ClientHistories;
 use crate::history::{History, Point};
 use crate::limits::{FEED_MESSAGES_MAX, FEED_TIME, TICK};
 use crate::state::{AdminState, lock};
@@ -23,6 +24,7 @@ use crate::{status, trace, watch};
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) history: Mutex<History>,
+    pub(crate) clients: Mutex<ClientHistories>,
     listeners: Mutex<Vec<LiveListener>>,
 }
 
@@ -111,7 +113,7 @@ fn point(state: &AdminState, now: &CounterLook, before: &CounterLook, seconds: f
     let rate = |of: fn(&Stats) -> u64| of(stats).saturating_sub(of(&before.stats)) as f64 / seconds;
     let latency = |part| quantile_ms(&before.latency, &now.latency, part);
     let pressure = state.handle.pressure();
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let at = unix_seconds();
     let values = [
         f64::from(pressure.level.number()),
         rate(|stats| stats.publish_received),
@@ -149,6 +151,11 @@ fn quantile_ms(before: &Spread, now: &Spread, part: f64) -> f64 {
         (below, least) = (below + count, most);
     }
     0.0
+}
+
+/// The time as the world has it.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// As Linux tells it, in hundredths of a second; 0 elsewhere.

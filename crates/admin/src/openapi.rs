@@ -46,6 +46,7 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     get("/api/v1/clients/{id}", "One client", &[]),
     act("delete", "/api/v1/clients/{id}", "End its connection (0x98)", &[], &[]),
     get("/api/v1/clients/{id}/why", "What happened to a client, in words and in numbers", &[]),
+    get("/api/v1/clients/{id}/history", "An hour of a client, if it was among the first or somebody looked at it", &[]),
     get("/api/v1/drops", "What was lost, why, and by whom", &[]),
     get("/api/v1/alarms", "Alarms that are raised, and the last that are over", &[]),
     get("/api/v1/classes", "What became of the messages of each class", &[]),

@@ -17,6 +17,7 @@ use tidegate_core::report::ClientReport;
 use crate::alarms::{ALARMS_MAX, Alarm, AlarmBoard, AlarmKind};
 use crate::ask::walk;
 use crate::limits::{CALM_TICKS, FRESH_FOR, TOP_ROWS, TOP_SHARE, TOP_TICKS};
+use crate::live::unix_seconds;
 use crate::problem::{Answered, json_of};
 use crate::situation::{Mood, TroubleReport};
 use crate::state::{AdminState, lock};
@@ -84,8 +85,13 @@ pub(crate) fn is_urgent(state: &AdminState, stats: &Stats, before: &Stats) -> bo
 pub(crate) async fn look(state: &AdminState) -> Option<Value> {
     let began = state.handle.now();
     let mut situation = beside_clients(state);
-    let (mut talkers, mut queues) = (Vec::new(), Vec::new());
+    let (mut talkers, mut queues, at) = (Vec::new(), Vec::new(), unix_seconds());
     walk(state, |client| {
+        let mut histories = lock(&state.live.clients);
+        if histories.is_wanted(&client.client_id) {
+            histories.note(&client, at);
+        }
+        drop(histories);
         situation.note(&client, |client| view::limit_of(state, client).map(|(_, rate)| rate));
         let (rate, queue, receiver) = (client.rate.unwrap_or(0.0), client.queued.0 as f64, &client.receiver);
         // Who is slowed, paused or loses is in sight, however little is heard of it.
@@ -109,6 +115,9 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
         // Others may have taken the place for walks meanwhile. What the first walk has found is true without a culprit.
         let is_incomplete = walk(state, name).await.is_err();
         situation.is_blame_missing = is_incomplete;
+    }
+    for (_, client) in talkers.iter().chain(&queues) {
+        lock(&state.live.clients).note(client, at);
     }
     let rows = |list: Vec<((bool, f64), ClientReport)>| -> Vec<Value> {
         list.iter().map(|(_, client)| view::client(state, client)).collect()

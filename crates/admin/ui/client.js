@@ -1,7 +1,7 @@
-// One client: why it is as it is, what to do about it, and what it did while this page was looking.
+// One client: why it is as it is, what to do about it, and its last hour as far as somebody has looked.
 
 import { h, set, card, number, bytes, stateBadge } from "./dom.js";
-import { repeat } from "./api.js";
+import { get, repeat } from "./api.js";
 import { actions, TIMES } from "./actions.js";
 import { whyCard } from "./why.js";
 import { Chart, ChartGroup } from "./chart.js";
@@ -67,8 +67,17 @@ export function client(place, context, id) {
     { label: "What this client loses, and what waits for it", group });
   set(place, h("p", {}, h("a", { href: "#/clients" }, "All clients")), h("div", { class: "grid" },
     card(`Why: ${id}`, "c8", why.element), buttons(context, id, rate),
-    card("Messages per second, since this page looks at it", "c6", flow.element),
+    card("Its messages per second, up to an hour", "c6", flow.element),
     card("Lost and refused per second; waiting", "c6", trouble.element), card("What is known of it", "", known)));
+  // What the broker has kept of it, before this page looked.
+  let before = [];
+  const keep = async () => {
+    const { fields, points } = await get(`clients/${encodeURIComponent(id)}/history`);
+    const value = (point, name) => point[fields.indexOf(name)];
+    before = points.map((point) => ({ at: value(point, "at"), sends: value(point, "received"), takes: value(point, "delivered"), loses: value(point, "lost"),
+      isRefused: value(point, "refused"), usual: value(point, "usual"), queue: value(point, "queued") }));
+  };
+  keep().catch(() => {});
   return repeat(2, async () => {
     const answer = await why.ask();
     const row = answer?.client;
@@ -77,7 +86,8 @@ export function client(place, context, id) {
     if (!rate.value) rate.value = proposed ?? (row?.learned_rate ? `${Math.ceil(2 * row.learned_rate)}/s` : "");
     if (!row) return set(known, answer ? h("p", { class: "quiet" }, answer.kps ? "It is a KP of the smart space." : "It was never let in.") : null);
     set(known, facts(answer, row));
-    const list = note(id, row).slice(1);
+    const own = note(id, row).slice(1);
+    const list = [...before.filter((it) => !own.length || it.at < own[0].at), ...own];
     const column = (name) => list.map((it) => it[name]);
     flow.draw(column("at"), [column("sends"), column("usual"), column("takes")]);
     trouble.draw(column("at"), [column("loses"), column("isRefused"), column("queue")]);

@@ -77,6 +77,10 @@ function show(place, context) {
     for (const it of drawn) it.draw(column("at"), column);
   };
   range.addEventListener("change", () => { group.zoom(null); drawHistory().catch(() => {}); });
+  const showTop = (top) => {
+    talkers.update(top.talkers, (row) => row.client_id);
+    queues.update(top.queues, (row) => row.client_id);
+  };
   const onResize = () => group.zoom(group.range);
   addEventListener("resize", onResize);
   const ends = [
@@ -94,6 +98,8 @@ function show(place, context) {
       figures.losing.set(number(tick.clients_losing), tick.clients_losing > 0 && "bad");
       figures.slow.set(number(tick.clients_slow), tick.clients_slow > 0 && "warn");
       troubles.show(tick);
+      // Who floods is said by the tick, which may come after the list.
+      if (live.top) showTop(live.top);
       const { memory_used_bytes: used, memory_max_bytes: most } = tick.pressure;
       const part = Math.min(1, used / Math.max(1, most));
       memory.firstChild.style.width = `${(part * 100).toFixed(1)}%`;
@@ -105,10 +111,7 @@ function show(place, context) {
         Object.entries(tick.ledger[side].lost).map(([name, count]) => [name, count, words]));
       reasons.update(lost.sort((one, other) => other[1] - one[1]).slice(0, 10), (row) => row[0]);
     }),
-    live.on("top", (top) => {
-      talkers.update(top.talkers, (row) => row.client_id);
-      queues.update(top.queues, (row) => row.client_id);
-    }),
+    live.on("top", showTop),
   ];
   return () => ends.forEach((end) => end());
 }

@@ -30,10 +30,10 @@ function show(place, context) {
   const note = h("p", { class: "quiet small", role: "status" }, "");
   const search = h("input", { id: "key", type: "search", placeholder: "limits, backoff, …" });
   const settings = new Table([
-    { title: "Key", kind: "name", text: (row) => row.key }, { title: "Value", kind: "long", text: (row) => row.value },
-    { title: "From", kind: "long", text: (row) => row.origin },
+    { title: "Key", kind: "name", text: (row) => row.key }, { title: "Value", kind: "mid", text: (row) => row.value },
+    { title: "From", kind: "mid", text: (row) => row.origin },
     { title: "Meaning", kind: "long", text: (row) => row.about + (row.needs_restart ? " (restart)" : "") },
-  ], { empty: "No such setting." });
+  ], { look: "compact", empty: "No such setting." });
   const access = usersCard(context);
   access.ask().catch((failure) => set(problem, failure.message));
   set(place, problem, h("div", { class: "grid" },

@@ -16,7 +16,7 @@ function form(context, turn) {
     const body = { name: name.value, roles };
     if (password.value) body.password = password.value;
     if (!await confirmed(`Write the user “${name.value}” (${roles.join(", ") || "no roles"}) to the file of the users? It holds at once; everybody has to log in again here.`, "Write")) return;
-    if (await context.act(`The user ${name.value} is written`, () => send("PUT", "users", body))) { password.value = ""; turn(); }
+    if (await context.act(`The user ${name.value} is written`, () => send("PUT", "users", body))) { password.value = ""; turn().catch(() => {}); }
   };
   return h("form", { class: "row", onsubmit: submit }, h("label", { for: "user-name" }, "User", name), h("label", { for: "user-password" }, "Password (empty: as before)", password),
     boxes.map((box) => h("label", { class: "check", for: box.id }, box, ` ${box.value}`)), h("label", { for: "user-roles" }, "Roles of rules", other), h("button", { type: "submit" }, "Add or change"));
@@ -31,7 +31,7 @@ export function usersCard(context) {
     { title: "User", kind: "name", text: (row) => row.name }, { title: "Roles", kind: "long", text: (row) => row.roles.join(", ") || "–" },
     { title: "", node: (row) => h("button", { type: "button", class: "danger", "aria-label": `Remove the user ${row.name}`, onclick: async () => {
       if (await confirmed(`Remove the user “${row.name}”? Its password is gone with it; its connections end at the next login.`, "Remove", true)
-        && await context.act(`${row.name} is removed`, () => send("DELETE", `users?name=${encodeURIComponent(row.name)}`))) ask();
+        && await context.act(`${row.name} is removed`, () => send("DELETE", `users?name=${encodeURIComponent(row.name)}`))) ask().catch(() => {});
     } }, "Remove") },
   ], { empty: "No users: this machine only. The first one:  tidegate user add NAME --roles admin" });
   let isFirst = true;

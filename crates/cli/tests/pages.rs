@@ -118,7 +118,7 @@ fn admins_see_and_change_users_in_their_file_and_others_do_not() {
 #[test]
 fn a_browser_finds_an_editor_at_the_space_and_admins_update_by_the_admin_api() {
     let broker = Launch::new().door("http").door("admin").config("").start();
-    let host = broker.address("http");
+    let host = broker.address("sparql");
     let ask = |path: &str, words: &str| {
         exchange(host, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{words}\r\n"))
     };

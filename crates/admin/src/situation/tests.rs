@@ -125,13 +125,14 @@ fn two_clients_with_one_name_are_trouble() {
 
 #[test]
 fn cards_have_flooders_before_losers_before_those_who_wait_and_are_as_many_as_a_screen_has_room_for() {
-    let mut situation = TroubleReport::default();
-    situation.publishers = vec![publisher("modest", ClientState::Slowed, 5.0, None)];
-    situation
-        .publishers
-        .extend((0..9).map(|n| publisher(&format!("pump-{n}"), ClientState::BackedOff, 400.0, Some(6.5))));
-    situation.receivers = vec![receiver("historian", 37.0, 1.0), receiver("slow", 0.0, 0.9)];
-    situation.conflicts = vec![("twin".into(), 7)];
+    let flooder = |n: u32| publisher(&format!("pump-{n}"), ClientState::BackedOff, 400.0, Some(6.5));
+    let modest = publisher("modest", ClientState::Slowed, 5.0, None);
+    let situation = TroubleReport {
+        publishers: std::iter::once(modest).chain((0..9).map(flooder)).collect(),
+        receivers: vec![receiver("historian", 37.0, 1.0), receiver("slow", 0.0, 0.9)],
+        conflicts: vec![("twin".into(), 7)],
+        ..TroubleReport::default()
+    };
     let cards = situation.cards();
     let kinds: Vec<&str> = cards.iter().map(|card| card.kind).collect();
     let expected = ["floods", "floods", "floods", "floods", "loses", "slow", "name used twice", "waits"];

@@ -23,7 +23,8 @@ A line begins with + for a row that is new, - for one that is gone, ! for losses
 With --json each line is an object. Subject and predicate of a triple are IRIs, which have a colon
 (urn:lamp1, or <http://x/lamp>); its object is a plain literal, unless it stands in <>. Numbers:
   tidegate kp update 'INSERT DATA { <urn:room1> <urn:temp> 21.5 }'
-A user is named in the address (http://USER@HOST); TIDEGATE_PASSWORD, or the file that TIDEGATE_PASSWORD_FILE names, has the password then.
+A user is named in the address (http://USER@HOST); TIDEGATE_PASSWORD has the password then, or the
+file that TIDEGATE_PASSWORD_FILE names.
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is busy.";
 
 /// A client of the smart space, line by line: for scripts in any language.

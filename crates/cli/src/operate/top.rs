@@ -112,7 +112,7 @@ impl TopView {
     }
 
     /// The line above all others.
-    fn words(&self) -> String {
+    fn words(self) -> String {
         if self.shows_help {
             return "sort by: t trouble  r rate  d delay  u queue  l lost  e refused  i in  n name   p pause  q quit  h back"
                 .to_owned();

@@ -138,7 +138,10 @@ fn the_demonstration_shows_the_flooder_throttled() {
     browser.go(&format!("{}/#/demo", broker.admin()));
     browser.click("#start");
     browser.until("/slowed|backed-off|paused/.test(document.querySelector('#demo-state').textContent)");
-    browser.until("document.querySelector('pre').textContent.includes('times its usual')");
+    // Whether its usual rate is known by then depends on how many of its messages came before the flood.
+    browser.until(
+        "/times its usual|what is usual for it is not known yet/.test(document.querySelector('pre').textContent)",
+    );
     browser.picture("demo-flood");
     assert_eq!(browser.errors(), [""; 0]);
 }

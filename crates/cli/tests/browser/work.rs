@@ -163,7 +163,7 @@ fn an_update_changes_the_space_and_triples_are_a_graph() {
     browser.until("document.querySelectorAll('svg.graph circle').length === 3");
     browser.picture("space-graph");
     // The same editor at the listener of the space itself.
-    browser.go(&format!("http://{}/", broker.address("http")));
+    browser.go(&format!("http://{}/", broker.address("sparql")));
     browser.fill("#query", "SELECT ?o { <urn:kitchen> ?p ?o }");
     browser.click("button.main");
     browser.until("document.querySelectorAll('#rows tbody tr').length === 2");
