@@ -138,10 +138,8 @@ fn the_demonstration_shows_the_flooder_throttled() {
     browser.go(&format!("{}/#/demo", broker.admin()));
     browser.click("#start");
     browser.until("/slowed|backed-off|paused/.test(document.querySelector('#demo-state').textContent)");
-    // Whether its usual rate is known by then depends on how many of its messages came before the flood.
-    browser.until(
-        "/times its usual|what is usual for it is not known yet/.test(document.querySelector('pre').textContent)",
-    );
+    // Slowed, backed off or paused: which of them, and whether its usual rate is known by then, depends on the machine.
+    browser.until("/\\[E041[234]\\]/.test(document.querySelector('pre').textContent)");
     browser.picture("demo-flood");
     assert_eq!(browser.errors(), [""; 0]);
 }
