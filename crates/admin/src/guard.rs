@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tidegate_http::{PAGE_POLICY, host, is_page_of, is_this_machine, peer};
+use tidegate_http::{PAGE_POLICY, bearer, host, is_page_of, is_this_machine, peer};
 use tokio::time::timeout;
 
 use crate::audit::{AuditSubject, AuditedChange};
@@ -130,16 +130,19 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Principal>,
         }
         return Ok(Some(Principal { user: None, role: Role::Admin }));
     };
-    let user =
-        if let Some(session) = session::cookie(headers).and_then(|cookie| state.sessions.find(&directory, cookie)) {
-            if is_change {
-                check_token(headers, &session.token)?;
-            }
-            session.user
-        } else {
-            password::by_header(state, &directory, headers, peer(request)).await?
-        };
-    let role = directory.roles.role(&user).ok_or_else(no_role)?;
+    let session = session::cookie(headers).and_then(|cookie| state.sessions.find(&directory, cookie));
+    let (user, role) = if let Some(session) = session {
+        if is_change {
+            check_token(headers, &session.token)?;
+        }
+        (session.user, None)
+    } else if let Some(token) = bearer(headers) {
+        let (user, role) = password::by_token(state, &directory, token, peer(request)).await?;
+        (user, Some(role))
+    } else {
+        (password::by_header(state, &directory, headers, peer(request)).await?, None)
+    };
+    let role = role.or_else(|| directory.roles.role(&user)).ok_or_else(no_role)?;
     let needed = needed(method, path);
     if role < needed {
         let detail = format!("this needs the role {}, and you are {}", needed.name(), role.name());

@@ -44,6 +44,7 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
     load(&mut page, &stats, &pressure, &transitions);
     measures(&mut page, &handle.measures(), &classes);
     extra_metrics(&mut page, &handle.extra_metrics());
+    extra_metrics(&mut page, &process.entry_metrics());
     if let Some(report) = handle.store() {
         parts::store(&mut page, &report.metrics, &report.health);
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tidegate_broker::ExtraMetric;
 use tidegate_broker::authenticate::Authenticator;
 
 /// Looks after the process. Its methods are called on a thread that may wait.
@@ -34,6 +35,11 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
 
     /// The certificates that clients are shown.
     fn certificates(&self) -> Vec<Certificate> {
+        Vec::new()
+    }
+
+    /// Numbers about who may come in that only the process has.
+    fn entry_metrics(&self) -> Vec<ExtraMetric> {
         Vec::new()
     }
 

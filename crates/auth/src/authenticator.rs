@@ -94,7 +94,7 @@ impl PasswordAuthenticator {
         }
     }
 
-    fn check_client_id(&self, client_id: &str, user: Option<&str>) -> Result<(), LoginRefusal> {
+    pub(crate) fn check_client_id(&self, client_id: &str, user: Option<&str>) -> Result<(), LoginRefusal> {
         if self.settings.client_ids == ClientIds::Free || client_id.is_empty() {
             return Ok(());
         }

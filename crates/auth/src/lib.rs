@@ -11,6 +11,8 @@ pub mod limits;
 mod mosquitto_acl;
 mod secret;
 mod text;
+mod token;
+mod token_authenticator;
 mod users;
 
 pub use access::Access;
@@ -20,4 +22,6 @@ pub use fault::{FileError, FileFault};
 pub use filter::covers;
 pub use graphs::{GraphAccess, GraphRule};
 pub use text::read;
+pub use token::{KeyFault, KeySet, TokenFault, TokenGrant, TokenRules};
+pub use token_authenticator::{TokenAuthenticator, TokenSource};
 pub use users::{PasswordVerdict, Salt, Users};

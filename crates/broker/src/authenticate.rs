@@ -3,6 +3,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::access::Identity;
 
 /// What a client shows.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +22,29 @@ pub struct Credentials {
     pub listener: &'static str,
 }
 
+/// Somebody that is let in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoginGrant {
+    /// None for an anonymous client.
+    pub user: Option<Arc<str>>,
+    /// Roles that came with what was shown; none where they are the broker's affair.
+    pub roles: Option<Arc<[Arc<str>]>>,
+    /// How long what was shown is valid; none: until somebody says otherwise.
+    pub valid_for: Option<Duration>,
+}
+
+impl LoginGrant {
+    /// Somebody of whom nothing else is known.
+    pub fn of_user(user: Option<Arc<str>>) -> Self {
+        Self { user, ..Self::default() }
+    }
+
+    /// Whether the same credentials and the same rules would give the same answer tomorrow.
+    pub fn is_lasting(&self) -> bool {
+        self.roles.is_none() && self.valid_for.is_none()
+    }
+}
+
 /// Why a client is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginRefusal {
@@ -26,6 +52,10 @@ pub enum LoginRefusal {
     BadUserNameOrPassword,
     /// Known, but not allowed: 0x87 (5 before MQTT 5).
     NotAuthorized,
+    /// A token that is not valid: as wrong as a password, and nothing that could be guessed, so nobody waits because of it.
+    BadToken,
+    /// Nobody can say for now: 0x88 (3 before MQTT 5). Never a yes.
+    Unavailable,
 }
 
 /// Knows the users.
@@ -36,6 +66,17 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
     /// The user that this is; `None` for an anonymous client that is let in.
     fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal>;
 
+    /// The same, with what else is known of whoever is let in. This is what clients are asked.
+    fn login(&self, credentials: &Credentials) -> Result<LoginGrant, LoginRefusal> {
+        self.authenticate(credentials).map(LoginGrant::of_user)
+    }
+
+    /// Whether somebody could find them by trying: then who has tried too often waits. Not so with what is signed.
+    fn is_guessable(&self, credentials: &Credentials) -> bool {
+        let _ = credentials;
+        true
+    }
+
     /// Whether a client that was let in as this user may still be there: the user exists, and the identifier is one of
     /// its own. Fast; asked after a reload, and where a password was right a moment ago.
     fn admits(&self, user: Option<&str>, client_id: &str) -> bool {
@@ -43,10 +84,9 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
         true
     }
 
-    /// The same at one listener, where they differ.
-    fn admits_at(&self, listener: &str, user: Option<&str>, client_id: &str) -> bool {
-        let _ = listener;
-        self.admits(user, client_id)
+    /// The same of somebody of whom more is known: its listener, and whether it came with roles of its own.
+    fn admits_identity(&self, identity: &Identity, client_id: &str) -> bool {
+        self.admits(identity.user.as_deref(), client_id)
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_core::classes::AddressRange;
 use tidegate_core::settings::Settings;
 
+use crate::pinned::Fingerprint;
 use crate::store_link::StoreConfig;
 
 /// Configuration of the process.
@@ -118,7 +119,7 @@ impl ListenerKind {
 }
 
 /// Files of a TLS listener; read again at a reload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
     /// Certificate chain, PEM.
     pub cert: PathBuf,
@@ -128,4 +129,8 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
     /// Whether a client must show a certificate; its CN (or first SAN) is then its user.
     pub client_cert_required: bool,
+    /// Certificates of clients that were taken back, PEM; with a CA.
+    pub crl: Option<PathBuf>,
+    /// The only certificates of clients that are let in, beside being signed by the CA; all if there are none.
+    pub client_pins: Vec<Fingerprint>,
 }

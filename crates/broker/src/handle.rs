@@ -16,7 +16,7 @@ use tidegate_core::{Whom, shard_of};
 use tidegate_store::{RecoveryReport, StoreError};
 
 use crate::ask::{Answer, AskedQuestion, Busy, Question};
-use crate::authenticate::{Authenticator, Credentials, LoginRefusal};
+use crate::authenticate::{Authenticator, Credentials, LoginGrant, LoginRefusal};
 use crate::bans::{Ban, Banned};
 use crate::config::{Config, ListenerKind};
 use crate::inbox::lock;
@@ -97,7 +97,7 @@ impl Handle {
         authenticator: Arc<dyn Authenticator>,
         credentials: Credentials,
         from: IpAddr,
-        reply: impl FnOnce(Result<Option<Arc<str>>, LoginRefusal>) + Send + 'static,
+        reply: impl FnOnce(Result<LoginGrant, LoginRefusal>) + Send + 'static,
     ) -> Result<(), NotAsked> {
         let shared = Arc::clone(&self.shared);
         let user = credentials.user_name.clone().unwrap_or_default();
@@ -106,11 +106,12 @@ impl Handle {
         let is_stranger = print.is_none_or(|print| {
             shared.known.find(&print, shared.generation(), shared.clock.now()) == Familiarity::Stranger
         });
-        let wait = is_stranger.then(|| lock(&shared.attempts).wait(from, &user, shared.clock.now())).flatten();
+        let may_wait = is_stranger && authenticator.is_guessable(&credentials);
+        let wait = may_wait.then(|| lock(&shared.attempts).wait(from, &user, shared.clock.now())).flatten();
         if let Some(wait) = wait {
             return Err(NotAsked::Wait(wait));
         }
-        let note = move |verdict: Result<Option<Arc<str>>, LoginRefusal>| {
+        let note = move |verdict: Result<LoginGrant, LoginRefusal>| {
             let now = shared.clock.now();
             match (&verdict, print) {
                 (Err(LoginRefusal::BadUserNameOrPassword), print) => {
@@ -119,14 +120,15 @@ impl Handle {
                         shared.known.forget(&print);
                     }
                 }
-                (Ok(name), print) => {
+                (Ok(grant), _) if !grant.is_lasting() => {}
+                (Ok(grant), print) => {
                     lock(&shared.attempts).succeeded(from, &user);
-                    if let Some((name, print)) = name.as_ref().zip(print).filter(|_| is_stranger) {
+                    if let Some((name, print)) = grant.user.as_ref().zip(print).filter(|_| is_stranger) {
                         // By whose rules is for the caller to know: worth a hash, and never more.
                         shared.known.note(print, Arc::clone(name), NO_RULES, now);
                     }
                 }
-                (Err(LoginRefusal::NotAuthorized), _) => {}
+                (Err(LoginRefusal::NotAuthorized | LoginRefusal::BadToken | LoginRefusal::Unavailable), _) => {}
             }
             reply(verdict);
         };

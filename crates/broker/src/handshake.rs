@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::access::Identity;
 use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Version};
 
-use crate::authenticate::Credentials;
+use crate::authenticate::{Credentials, LoginGrant};
 use crate::first_packet::{First, first_packet, refusal, refusal_until};
 use crate::limits::READ_BYTES_MAX;
 use crate::link::{SocketLink, SourceState};
@@ -259,13 +259,15 @@ impl Handshake {
 
     /// It is this user by the rules of this number: ready for the core. `None` if it has not said hello, which nobody
     /// asks for.
-    pub(crate) fn into_handover(self, user: Option<Arc<str>>, generation: u64) -> Option<Handover> {
+    pub(crate) fn into_handover(self, grant: LoginGrant, generation: u64) -> Option<Handover> {
         let HandshakeStage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
         let (link, peer, listener, permit) = (self.link, self.peer, self.listener?, self.permit);
-        let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name(), roles: None };
+        let LoginGrant { user, roles, valid_for } = grant;
+        let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name(), roles };
         let mut connect_bytes = self.input;
         let rest = connect_bytes.split_off(connect);
-        Some(Handover { link, connect: connect_bytes, rest, client_id, identity, peer, listener, permit, generation })
+        let connect = connect_bytes;
+        Some(Handover { link, connect, rest, client_id, identity, peer, listener, permit, generation, valid_for })
     }
 
     /// Somebody that was let in by rules that do not hold any more: it is asked again.
@@ -286,6 +288,9 @@ impl Handshake {
         let received = match self.link.receive(&mut scratch[..READ_BYTES_MAX]) {
             Ok(received) => received,
             Err(error) => {
+                if self.link.is_handshaking() {
+                    self.count(ListenerRefusal::Tls);
+                }
                 self.trouble = Some(error.to_string());
                 // A layer may have words for it: a TLS alert, a WebSocket close.
                 return self.farewell(Vec::new());

@@ -22,10 +22,14 @@ pub(crate) enum ListenerRefusal {
     Paused,
     /// Too many passwords wait to be looked at.
     Busy,
+    /// Whoever knows was not there: no keys for tokens, no answer of an authority.
+    Unavailable,
+    /// TLS did not come about: no certificate, one that is not trusted, was taken back or is not on the list.
+    Tls,
 }
 
 impl ListenerRefusal {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Full,
         Self::BrokerFull,
         Self::NoProxy,
@@ -35,6 +39,8 @@ impl ListenerRefusal {
         Self::Banned,
         Self::Paused,
         Self::Busy,
+        Self::Unavailable,
+        Self::Tls,
     ];
 
     /// In metrics.
@@ -49,6 +55,8 @@ impl ListenerRefusal {
             Self::Banned => "banned",
             Self::Paused => "paused",
             Self::Busy => "busy",
+            Self::Unavailable => "unavailable",
+            Self::Tls => "tls",
         }
     }
 }

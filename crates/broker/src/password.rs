@@ -16,7 +16,7 @@ use tidegate_store::VitalThread;
 
 use crate::ask::Busy;
 use crate::attempts::network;
-use crate::authenticate::{Authenticator, Credentials, LoginRefusal};
+use crate::authenticate::{Authenticator, Credentials, LoginGrant, LoginRefusal};
 use crate::handshakes::HandshakeKey;
 use crate::inbox::{Inbox, lock};
 use crate::known::Print;
@@ -46,7 +46,7 @@ pub(crate) enum CheckRequester {
 }
 
 /// What an operator's door does with the answer.
-pub(crate) type Caller = Box<dyn FnOnce(Result<Option<Arc<str>>, LoginRefusal>) + Send>;
+pub(crate) type Caller = Box<dyn FnOnce(Result<LoginGrant, LoginRefusal>) + Send>;
 
 impl CheckRequester {
     fn is_gone(&self) -> bool {
@@ -192,7 +192,7 @@ pub(crate) fn start(
 
 fn answer(questions: &Questions, inboxes: &[Inbox]) {
     while let Some(question) = questions.next() {
-        let verdict = question.authenticator.authenticate(&question.credentials);
+        let verdict = question.authenticator.login(&question.credentials);
         match question.asker {
             CheckRequester::Handshake { shard, .. } => {
                 if let Some(inbox) = inboxes.get(shard) {

@@ -10,7 +10,7 @@ use tidegate_core::access::{Identity, Policy};
 use tidegate_core::settings::{Rate, Settings};
 
 use crate::ask::AskedQuestion;
-use crate::authenticate::{Authenticator, LoginRefusal};
+use crate::authenticate::{Authenticator, LoginGrant, LoginRefusal};
 use crate::bans::Banned;
 use crate::config::Config;
 use crate::limits::MEMORY_MIN;
@@ -34,8 +34,8 @@ pub(crate) enum ThreadMessage {
     Checked {
         /// What was asked, to be asked again if the rules have changed meanwhile.
         question: Box<PasswordCheck>,
-        /// The user, or why not.
-        verdict: Result<Option<Arc<str>>, LoginRefusal>,
+        /// Who it is, or why not.
+        verdict: Result<LoginGrant, LoginRefusal>,
     },
     /// A limit or a grant for the messages of somebody, or its end.
     Limit(OperatorSetting, Whom, Option<Rate>),
@@ -91,6 +91,8 @@ pub(crate) struct Handover {
     pub(crate) permit: Option<Permit>,
     /// The rules that let it in.
     pub(crate) generation: u64,
+    /// How long it is let in.
+    pub(crate) valid_for: Option<Duration>,
 }
 
 /// What can change while the broker runs.
@@ -135,10 +137,11 @@ impl Rules {
     }
 
     /// The pages that may use this WebSocket listener.
-    pub(crate) fn pages(&self, listener: &str) -> AllowedPages<'_> {
+    pub(crate) fn pages(&self, listener: &'static str) -> AllowedPages<'_> {
+        let nobody = Identity { listener, ..Identity::default() };
         match &self.origins {
             Some(listed) => AllowedPages::Listed(listed),
-            None if self.authenticator.admits_at(listener, None, "") => AllowedPages::OfThisMachine,
+            None if self.authenticator.admits_identity(&nobody, "") => AllowedPages::OfThisMachine,
             None => AllowedPages::OfOurName,
         }
     }

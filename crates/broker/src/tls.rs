@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -19,6 +19,7 @@ use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate};
 
 use crate::config::TlsFiles;
 use crate::limits::PEM_FILE_BYTES_MAX;
+use crate::pinned::PinnedVerifier;
 
 /// Reads the files.
 pub fn load(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
@@ -27,7 +28,7 @@ pub fn load(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
         .map_err(|error| wrong(&files.key, &format!("no private key: {error}")))?;
     let verifier = match &files.client_ca {
-        Some(path) => Some(client_verifier(path, files.client_cert_required, &provider)?),
+        Some(path) => Some(client_verifier(path, files, &provider)?),
         None if files.client_cert_required => {
             return Err(wrong(&files.cert, "client certificates are required, but no CA for them is given"));
         }
@@ -48,7 +49,7 @@ pub fn load(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
 
 fn client_verifier(
     path: &Path,
-    required: bool,
+    files: &TlsFiles,
     provider: &Arc<rustls::crypto::CryptoProvider>,
 ) -> io::Result<Arc<dyn ClientCertVerifier>> {
     let mut roots = RootCertStore::empty();
@@ -56,8 +57,24 @@ fn client_verifier(
         roots.add(certificate).map_err(|error| wrong(path, &format!("not a CA certificate: {error}")))?;
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-    let builder = if required { builder } else { builder.allow_unauthenticated() };
-    builder.build().map_err(|error| wrong(path, &error.to_string()))
+    let builder = if files.client_cert_required { builder } else { builder.allow_unauthenticated() };
+    let builder = match &files.crl {
+        // Those of clients: an authority that was taken back is taken out of the file of authorities.
+        Some(list) => builder.with_crls(revoked(list)?).only_check_end_entity_revocation(),
+        None => builder,
+    };
+    let authority = builder.build().map_err(|error| wrong(path, &error.to_string()))?;
+    let pins = files.client_pins.clone();
+    Ok(if pins.is_empty() { authority } else { Arc::new(PinnedVerifier { authority, pins }) })
+}
+
+fn revoked(path: &Path) -> io::Result<Vec<CertificateRevocationListDer<'static>>> {
+    let list: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&read(path)?).collect();
+    let list = list.map_err(|error| wrong(path, &error.to_string()))?;
+    if list.is_empty() {
+        return Err(wrong(path, "no list of revoked certificates in it (PEM is expected)"));
+    }
+    Ok(list)
 }
 
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
@@ -156,6 +173,7 @@ mod tests {
             key: key.clone(),
             client_ca: client_ca.cloned(),
             client_cert_required,
+            ..TlsFiles::default()
         };
         assert!(load(&files(&good, &good_key, None, false)).is_ok());
         assert!(load(&files(&good, &good_key, Some(&good), true)).is_ok());

@@ -15,7 +15,7 @@ use support::{Client, PATIENCE, address, config, connect_packet, listener, start
 use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, LoginRefusal};
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::{Banned, Broker, ListenerReport, listener_name};
-use tidegate_core::access::Open;
+use tidegate_core::access::{Identity, Open};
 use tidegate_wire_mqtt::{QoS, ReasonCode, Version};
 
 fn report(broker: &Broker, name: &str) -> ListenerReport {
@@ -51,8 +51,8 @@ impl Authenticator for OnlyAt {
         if credentials.listener == self.0 { Ok(None) } else { Err(LoginRefusal::NotAuthorized) }
     }
 
-    fn admits_at(&self, listener: &str, _: Option<&str>, _: &str) -> bool {
-        listener == self.0
+    fn admits_identity(&self, identity: &Identity, _: &str) -> bool {
+        identity.listener == self.0
     }
 }
 

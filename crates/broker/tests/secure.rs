@@ -11,8 +11,9 @@ use std::time::Duration;
 use support::tls::Authority;
 use support::ws::Ws;
 use support::{Client, address, config, start, start_with, tcp};
+use tidegate_broker::Fingerprint;
 use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, LoginRefusal};
-use tidegate_broker::config::{Config, ListenerKind};
+use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
 use tidegate_core::access::Open;
 use tidegate_wire_mqtt::{QoS, Version};
 
@@ -141,4 +142,62 @@ fn plain_mqtt_on_the_tls_port_is_closed() {
     // A TLS alert at most; no CONNACK.
     assert_ne!(client.rest().first(), Some(&0x20));
     broker.shutdown();
+}
+
+/// Whether a client with this certificate is let in.
+fn is_let_in(authority: &Authority, broker: &tidegate_broker::Broker, identity: support::tls::Identity) -> bool {
+    let stream = authority.connect(address(broker, ListenerKind::Mqtts), Some(identity), BOTH);
+    let mut client = Client::new(stream, Version::V5);
+    // One that is refused may be so before it has said hello.
+    client.try_send(&support::connect_packet(Version::V5, "c")) && !client.rest_or_first_byte().is_empty()
+}
+
+fn refused_by_tls(broker: &tidegate_broker::Broker) -> u64 {
+    broker.handle().listeners()[0].refused.iter().find(|(reason, _)| *reason == "tls").unwrap().1
+}
+
+#[test]
+fn a_certificate_that_was_taken_back_is_refused_from_the_next_reload_on() {
+    let authority = Authority::new();
+    let listener = authority.listener(ListenerKind::Mqtts, true);
+    let files = |crl| {
+        let tls = listener.tls.clone().map(|files| TlsFiles { crl: Some(crl), ..files });
+        Config { listeners: vec![Listener { tls, ..listener.clone() }], ..config() }
+    };
+    let broker = start(files(authority.write_crl(&[99])));
+    assert!(is_let_in(&authority, &broker, authority.identity_numbered("press", 7)));
+    broker.reload(&files(authority.write_crl(&[99, 7])), Arc::new(Anonymous), Arc::new(Open)).unwrap();
+    assert!(!is_let_in(&authority, &broker, authority.identity_numbered("press", 7)));
+    assert!(is_let_in(&authority, &broker, authority.identity_numbered("lathe", 8)));
+    assert_eq!(refused_by_tls(&broker), 1);
+    let empty = authority.folder().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let error = broker.reload(&files(empty), Arc::new(Anonymous), Arc::new(Open)).unwrap_err().to_string();
+    assert!(error.contains("no list of revoked certificates"), "{error}");
+    assert!(!is_let_in(&authority, &broker, authority.identity_numbered("press", 7)), "the list from before holds");
+    broker.shutdown();
+}
+
+#[test]
+fn only_certificates_on_the_list_are_let_in_and_only_if_the_authority_signed_them() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (ours, stranger, theirs) = (authority.identity("press"), authority.identity("lathe"), other.identity("press"));
+    let pin = |identity: &support::tls::Identity| {
+        let print = ring_digest(&identity.certificate);
+        print.parse::<Fingerprint>().unwrap()
+    };
+    let mut listener = authority.listener(ListenerKind::Mqtts, true);
+    let client_pins = vec![pin(&ours), pin(&theirs)];
+    listener.tls = listener.tls.map(|files| TlsFiles { client_pins, ..files });
+    let broker = start(Config { listeners: vec![listener], ..config() });
+    assert!(is_let_in(&authority, &broker, ours));
+    assert!(!is_let_in(&authority, &broker, stranger), "signed, and not on the list");
+    assert!(!is_let_in(&authority, &broker, theirs), "on the list, and not signed by our authority");
+    broker.shutdown();
+}
+
+/// As openssl prints it.
+fn ring_digest(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
 }

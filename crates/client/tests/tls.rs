@@ -47,7 +47,7 @@ impl Papers {
 
     fn files(&self) -> TlsFiles {
         let (cert, key) = (self.folder.join("cert.pem"), self.folder.join("key.pem"));
-        TlsFiles { cert, key, client_ca: None, client_cert_required: false }
+        TlsFiles { cert, key, ..TlsFiles::default() }
     }
 
     fn ca(&self) -> Vec<u8> {

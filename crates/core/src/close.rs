@@ -63,6 +63,11 @@ impl ShardState {
         }
     }
 
+    /// A login that has ended, of a connection that may be gone.
+    pub(crate) fn handle_login_end(&mut self, conn: ConnId, now: Timestamp) {
+        self.end_connection(conn, Why::Ended(ReasonCode::MaximumConnectTime), WillFate::Publish, now);
+    }
+
     /// Ends a connection from this side: the client is told if its version has words for it, the session goes on without
     /// it, and the driver is asked to close the socket.
     pub(crate) fn end_connection(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {

@@ -239,6 +239,11 @@ impl Shard {
         self.state.handle_kick(client_id, reason, now);
     }
 
+    /// What a connection has shown is not valid any more: goodbye (MQTT 5: 0xA0), and it may come back with something new.
+    pub fn handle_login_end(&mut self, conn: ConnId, now: Timestamp) {
+        self.state.handle_login_end(conn, now);
+    }
+
     /// End the connections of all clients that this is said of.
     pub fn handle_expel(&mut self, concerns: impl Fn(&str, &Identity) -> bool, reason: ReasonCode, now: Timestamp) {
         self.state.handle_expel(concerns, reason, now);

@@ -12,7 +12,7 @@ mod tls;
 pub use page::{
     HTML, PAGE_POLICY, PageFile, PageFiles, SCRIPT, SHARED_FILES, forbidden_in, packed, packed_len, wants_page,
 };
-pub use password::{CredentialHash, PasswordCache, basic, who_are_you};
+pub use password::{CredentialHash, PasswordCache, basic, bearer, who_are_you};
 pub use problem::{Problem, text};
 pub use serve::{PeerAddress, Serving, Timeouts, peer, serve_connection};
 pub use site::{host, is_page_of, is_this_machine};

@@ -24,6 +24,12 @@ pub fn basic(headers: &HeaderMap) -> Result<(String, Vec<u8>), Problem> {
     read_basic(shown.as_bytes()).ok_or_else(|| who_are_you("only HTTP Basic is understood"))
 }
 
+/// The token of a request, by `Authorization: Bearer`; none if it shows something else, or nothing.
+pub fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
 /// User name and password of `Basic …`.
 fn read_basic(shown: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, rest) = shown.split_at_checked(6)?;

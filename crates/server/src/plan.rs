@@ -228,8 +228,18 @@ fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, WholeNumber<MIN, 
 
 fn tls_files(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<TlsFiles> {
     let tls = &loaded.options.tls;
-    let named = [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca)];
+    let named =
+        [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca), ("tls.crl", &tls.crl)];
     problems.extend(unreadable(loaded, &named));
+    for (key, is_set) in [("tls.crl", tls.crl.is_some()), ("tls.client_pins", !tls.client_pins.0.is_empty())] {
+        if is_set && tls.client_ca.is_none() {
+            problems.push(ConfigProblem::of_key(
+                loaded.origin(key),
+                key,
+                "is about certificates of clients, and needs a client_ca",
+            ));
+        }
+    }
     let are_readable = problems.is_empty();
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => {
@@ -261,6 +271,7 @@ pub fn unreadable_files(loaded: &Loaded) -> Vec<ConfigProblem> {
         ("tls.cert", &tls.cert),
         ("tls.key", &tls.key),
         ("tls.client_ca", &tls.client_ca),
+        ("tls.crl", &tls.crl),
         ("security.password_file", &security.password_file),
         ("security.acl_file", &security.acl_file),
     ];
@@ -316,7 +327,8 @@ pub fn certificates(options: &Options) -> Option<TlsFiles> {
     let tls = &options.tls;
     let (cert, key) = (tls.cert.clone()?, tls.key.clone()?);
     let client_cert_required = tls.client_ca.is_some() && tls.client_cert_required;
-    Some(TlsFiles { cert, key, client_ca: tls.client_ca.clone(), client_cert_required })
+    let (crl, client_pins) = (tls.crl.clone(), tls.client_pins.0.clone());
+    Some(TlsFiles { cert, key, client_ca: tls.client_ca.clone(), client_cert_required, crl, client_pins })
 }
 
 fn address(door: Door) -> Option<SocketAddr> {

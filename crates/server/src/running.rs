@@ -1,7 +1,9 @@
 //! The process while the broker runs: what a reload changes, and what the operator's door asks of it.
 
+mod space_access;
+
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,14 +15,10 @@ use tidegate_admin::{
     SettingInForce, UserChange, UserDirectory,
 };
 use tidegate_auth::{GraphAccess, Users};
-use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
-use tidegate_broker::{Handle, ListenerReport, NotAsked, load_certificates};
-use tidegate_core::classes::{Asker, AskerClass, ClassRole, Classes};
-use tidegate_graph::GraphRights;
-use tidegate_space::{
-    AccessMode, AccessPolicy, Checked, Condition, KpClass, KpIdentity, KpRole, KpStanding, SpaceStore,
-};
+use tidegate_broker::{ExtraMetric, Handle, ListenerReport, load_certificates};
+use tidegate_core::classes::Classes;
+use tidegate_space::{Condition, SpaceStore};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
@@ -33,6 +31,7 @@ use crate::log::LevelHandle;
 use crate::security::{Security, server_certificates};
 use crate::serve::{Ready, log_warnings, prepare_for};
 use crate::space_certificates::SpaceCertificates;
+use crate::tokens::TokenKeys;
 use crate::{authority, backup, certificate, plan, user_file};
 
 /// A broker that runs, and all that is needed to change it.
@@ -65,6 +64,7 @@ struct CurrentState {
     classes: Classes,
     directory: Option<UserDirectory>,
     graphs: Option<Arc<GraphAccess>>,
+    tokens: Option<Arc<TokenKeys>>,
     /// How often it was read again, and when last.
     generation: u64,
     at: SystemTime,
@@ -85,7 +85,9 @@ impl RunningProcess {
     ) -> Self {
         let (directory, graphs, at) = (directory(security), security.graphs.clone(), SystemTime::now());
         let (classes, generation) = (classes_of(&loaded), 0);
-        let now = Mutex::new(CurrentState { loaded: loaded.clone(), classes, directory, graphs, generation, at });
+        let tokens = security.tokens.clone();
+        let now =
+            Mutex::new(CurrentState { loaded: loaded.clone(), classes, directory, graphs, tokens, generation, at });
         let is_draining = AtomicBool::new(false);
         Self {
             handle,
@@ -162,7 +164,10 @@ impl RunningProcess {
         log_warnings(&ready);
         authority::note(&ready.loaded.options);
         let Ready { loaded, config, security } = ready;
-        let (directory, graphs) = (directory(&security), security.graphs.clone());
+        let (directory, graphs, tokens) = (directory(&security), security.graphs.clone(), security.tokens.clone());
+        if let Some((tokens, before)) = tokens.as_ref().zip(now.tokens.as_ref()) {
+            tokens.inherit(before);
+        }
         // Read before anything changes: a file that cannot be used keeps everything as it is. Without files in the new
         // configuration the doors keep those that they have.
         let files = plan::certificates(&loaded.options);
@@ -175,10 +180,13 @@ impl RunningProcess {
         if let Some((doors, read)) = certificates {
             doors.replace(read);
         }
+        if let Some(Err(error)) = tokens.as_ref().map(TokenKeys::start) {
+            warn!(event = "token_keys_failed", %error, "the keys of tokens cannot be fetched anew");
+        }
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
         let (generation, at, classes) = (now.generation + 1, SystemTime::now(), classes_of(&loaded));
-        *now = CurrentState { loaded, classes, directory, graphs, generation, at };
+        *now = CurrentState { loaded, classes, directory, graphs, tokens, generation, at };
         Ok(done)
     }
 
@@ -259,6 +267,10 @@ impl ProcessControl for RunningProcess {
         let loaded = self.now().loaded.clone();
         user_file::change(&loaded, change).map_err(|error| format!("{error:#}"))?;
         self.reload().map(drop).map_err(|problems| problems.join("; "))
+    }
+
+    fn entry_metrics(&self) -> Vec<ExtraMetric> {
+        self.now().tokens.as_ref().map(|tokens| tokens.metrics()).unwrap_or_default()
     }
 
     fn certificates(&self) -> Vec<Certificate> {
@@ -382,79 +394,6 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
         restart.push("map.ingest, map.emit".to_owned());
     }
     Reloaded { changed, restart }
-}
-
-impl AccessPolicy for RunningProcess {
-    fn rule(&self) -> AccessMode {
-        let now = self.now();
-        match &now.directory {
-            None => AccessMode::Open,
-            Some(_) if now.loaded.options.security.allow_anonymous => AccessMode::ReadersOpen,
-            Some(_) => AccessMode::Users,
-        }
-    }
-
-    fn generation(&self) -> u64 {
-        self.now().generation
-    }
-
-    fn rights(&self, user: Option<&str>) -> Option<Arc<GraphRights>> {
-        let graphs = self.now().graphs.clone();
-        Some(graphs?.rights(user))
-    }
-
-    fn is_welcome(&self, origin: &str) -> bool {
-        let now = self.now();
-        now.loaded.options.space.origins.0.iter().any(|listed| listed == "*" || listed == origin)
-    }
-
-    fn class_of(&self, kp: &KpIdentity<'_>, claim: Option<&str>) -> KpClass {
-        let now = self.now();
-        let asker =
-            Asker { user: kp.user, address: kp.address, name: kp.name, believes_names: now.directory.is_none() };
-        let AskerClass { class, is_claim_ignored } = now.classes.of_asker(&asker, claim);
-        let class = now.classes.get(class);
-        let role = match class.map(|class| class.role).unwrap_or_default() {
-            ClassRole::Service => KpRole::Service,
-            ClassRole::Customer => KpRole::Customer,
-        };
-        let weight = class.map_or(1, |class| class.weight);
-        let name = class.map_or("normal", |class| &class.name).into();
-        KpClass { name, standing: KpStanding { role, weight }, is_claim_ignored }
-    }
-
-    fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
-        let Some(directory) = self.directory() else { return Checked::Busy };
-        let credentials = Credentials { user_name: Some(user), password: Some(password), ..Credentials::default() };
-        self.authenticate(directory, credentials, from, verdict)
-    }
-
-    fn check_certificate(&self, user: String, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
-        let Some(directory) = self.directory() else {
-            // Without users every certificate that was verified is as good as another.
-            verdict(true);
-            return Checked::Asked;
-        };
-        let credentials = Credentials { certificate_name: Some(user), ..Credentials::default() };
-        self.authenticate(directory, credentials, from, verdict)
-    }
-}
-
-impl RunningProcess {
-    fn authenticate(
-        &self,
-        directory: UserDirectory,
-        credentials: Credentials,
-        from: IpAddr,
-        verdict: Box<dyn FnOnce(bool) + Send>,
-    ) -> Checked {
-        let told = move |who: Result<Option<Arc<str>>, _>| verdict(matches!(who, Ok(Some(_))));
-        match self.handle.authenticate(directory.authenticator, credentials, from, told) {
-            Ok(()) => Checked::Asked,
-            Err(NotAsked::Busy) => Checked::Busy,
-            Err(NotAsked::Wait(pause)) => Checked::Wait(pause),
-        }
-    }
 }
 
 /// Who may come in at the operator's door; none if there are no users.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tidegate_auth::{
     Access, Acl, AnonymousClients, AuthSettings, CertificateUsers, ClientIds, FileError, FileFault, GraphAccess,
-    GraphRule, PasswordAuthenticator, Users,
+    GraphRule, PasswordAuthenticator, TokenAuthenticator, TokenRules, TokenSource, Users,
 };
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
@@ -24,6 +24,7 @@ use crate::config::words::BindIds;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
 use crate::plan::{admin, certificates, has_space, is_block, listener_key, password_file, space as space_doors};
 use crate::running::RoleTable;
+use crate::tokens::{self, TokenKeys};
 use crate::{certificate, descriptors, disk_free};
 
 use listeners::{ListenerAuthenticators, ListenerPolicies, ListenerSecurity, Usual};
@@ -47,6 +48,8 @@ pub struct Security {
     strangers: Vec<String>,
     /// What single listeners have of their own.
     own: Vec<ListenerSecurity>,
+    /// The keys of tokens; none if there are no tokens.
+    pub tokens: Option<Arc<TokenKeys>>,
 }
 
 impl Security {
@@ -69,8 +72,15 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let options = &loaded.options.security;
     let file = password_file(&loaded.options);
     let users = file.as_deref().map(|path| Arc::new(read(path, Users::parse, &mut problems).unwrap_or_default()));
+    let tokens = TokenJudge::load(loaded, &mut problems);
+    // Whoever comes with a token is a user, too.
+    let users = users.or_else(|| tokens.as_ref().map(|_| Arc::default()));
     let acl = access_list(loaded, None, &mut problems);
-    let own = listeners::own(loaded, &Usual { users: users.as_ref(), acl: acl.as_ref() }, &mut problems);
+    let own = listeners::own(
+        loaded,
+        &Usual { users: users.as_ref(), acl: acl.as_ref(), tokens: tokens.as_ref() },
+        &mut problems,
+    );
     let graph_rules: Vec<GraphRule> =
         loaded.rules.iter().filter_map(|rule| compile_graph(rule, &mut problems)).collect();
     if !problems.is_empty() {
@@ -79,9 +89,10 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
     let graphs = graph_access(graph_rules.clone(), users.as_deref())?;
     let roles = users.as_deref().map(RoleTable::new);
-    let (mut authenticator, mut policy) = judges(users.as_ref(), acl.as_ref(), allow_anonymous || !has_users, options);
+    let (mut authenticator, mut policy) =
+        judges(users.as_ref(), acl.as_ref(), allow_anonymous || !has_users, options, tokens.as_ref());
     // Where any name will do, none is unknown.
-    let strangers = match users.as_deref().filter(|_| !options.any_certificate_user) {
+    let strangers = match users.as_deref().filter(|_| !options.any_certificate_user && tokens.is_none()) {
         Some(users) => strangers(&acl.unwrap_or_else(Acl::open), &graph_rules, users),
         None => Vec::new(),
     };
@@ -89,7 +100,8 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
         authenticator = Arc::new(ListenerAuthenticators::new(authenticator, &own));
         policy = Arc::new(ListenerPolicies::new(policy, &own));
     }
-    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers, own })
+    let tokens = tokens.map(|tokens| tokens.keys);
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers, own, tokens })
 }
 
 /// Who knows these users and rules. Without users and rules everybody may do everything.
@@ -98,9 +110,10 @@ fn judges(
     acl: Option<&Acl>,
     admits_anonymous: bool,
     options: &crate::config::keys::Security,
+    tokens: Option<&TokenJudge>,
 ) -> (Arc<dyn Authenticator>, Arc<dyn Policy>) {
     let by_name = options.bind_client_ids == BindIds::Names;
-    if users.is_none() && acl.is_none() && !by_name && admits_anonymous {
+    if users.is_none() && acl.is_none() && !by_name && admits_anonymous && tokens.is_none() {
         return (Arc::new(Anonymous), Arc::new(Open));
     }
     let takes_any = options.any_certificate_user || users.is_none();
@@ -114,7 +127,27 @@ fn judges(
         certificate_users: if takes_any { CertificateUsers::Any } else { CertificateUsers::MustExist },
         client_ids: if by_name { ClientIds::BoundToUser } else { ClientIds::Free },
     };
-    (Arc::new(PasswordAuthenticator::new(users, settings)), Arc::new(policy))
+    let passwords = PasswordAuthenticator::new(users, settings);
+    let authenticator: Arc<dyn Authenticator> = match tokens {
+        None => Arc::new(passwords),
+        Some(TokenJudge { rules, keys }) => {
+            let source = Arc::clone(keys) as Arc<dyn TokenSource>;
+            Arc::new(TokenAuthenticator::new(passwords, rules.clone(), source))
+        }
+    };
+    (authenticator, Arc::new(policy))
+}
+
+/// How tokens are judged.
+struct TokenJudge {
+    rules: TokenRules,
+    keys: Arc<TokenKeys>,
+}
+
+impl TokenJudge {
+    fn load(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
+        Some(Self { rules: tokens::rules(loaded)?, keys: TokenKeys::load(loaded, problems)? })
+    }
 }
 
 /// Users that rules name and that cannot come in, each once.

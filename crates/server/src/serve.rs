@@ -109,6 +109,9 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let (authenticator, policy) = (Arc::clone(&security.authenticator), Arc::clone(&security.policy));
     let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
     let handle = broker.handle();
+    if let Some(tokens) = &security.tokens {
+        tokens.start().context("the keys of tokens cannot be fetched")?;
+    }
     let running = Arc::new(RunningProcess::new(handle, sources, level, listeners, loaded.clone(), &security, demo));
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);

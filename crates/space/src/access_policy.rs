@@ -35,12 +35,21 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
     /// Checks a password that comes from there, elsewhere, and calls back if it was asked.
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked;
 
+    /// The same for a token, which says itself whose it is. Nobody, if there are no tokens here.
+    fn check_token(&self, _token: Vec<u8>, _from: IpAddr, verdict: TokenVerdict) -> Checked {
+        verdict(None);
+        Checked::Asked
+    }
+
     /// The same for the name in a certificate that was verified. Nobody, if certificates are not for users here.
     fn check_certificate(&self, _user: String, _from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
         verdict(false);
         Checked::Asked
     }
 }
+
+/// What becomes of a token: the user whose it is, if it is valid.
+pub type TokenVerdict = Box<dyn FnOnce(Option<Arc<str>>) + Send>;
 
 /// A knowledge processor, as its door knows it.
 #[derive(Clone, Copy, Debug)]

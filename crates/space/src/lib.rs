@@ -39,7 +39,7 @@ pub mod request_queue {
     pub use crate::machine::request_queue::{Caller, EndedWait, Entered, KeptPlace, RequestQueue};
 }
 
-pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody, KpClass, KpIdentity};
+pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody, KpClass, KpIdentity, TokenVerdict};
 pub use admission::{ClassAdmission, Policy, PoolRule, SpaceAdmission};
 pub use change::WrittenChange;
 pub use counts::OUTCOMES;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Event;
+use tidegate_core::access::Identity;
 use tidegate_core::shard_of;
 use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 
 use super::connection::SocketConnection;
 use super::{ShardThread, token};
-use crate::authenticate::{Credentials, LoginRefusal};
+use crate::authenticate::{Credentials, LoginGrant, LoginRefusal};
 use crate::first_packet::{First, first_packet, refusal};
 use crate::handshake::{ConnectTerms, Handshake, HandshakeStep, PASSWORDS_WAIT, credentials};
 use crate::handshakes::HandshakeKey;
@@ -148,19 +149,20 @@ impl ShardThread {
         }
         let authenticator = Arc::clone(&self.rules.authenticator);
         if !authenticator.is_slow(&credentials) {
-            let verdict = authenticator.authenticate(&credentials);
+            let verdict = authenticator.login(&credentials);
             self.on_verdict(key, verdict);
             return;
         }
         let (generation, print) = (self.rules.generation, self.shared.known.print(&credentials));
         match print.map_or(Familiarity::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
             Familiarity::Verified(user)
-                if authenticator.admits_at(credentials.listener, Some(&user), &credentials.client_id) =>
+                if authenticator.admits_identity(&known_at(&user, credentials.listener), &credentials.client_id) =>
             {
-                self.on_verdict(key, Ok(Some(user)));
+                self.on_verdict(key, Ok(LoginGrant::of_user(Some(user))));
                 return;
             }
             Familiarity::Verified(_) | Familiarity::Familiar => {}
+            Familiarity::Stranger if !authenticator.is_guessable(&credentials) => {}
             Familiarity::Stranger => {
                 let wait = user.and_then(|user| lock(&self.shared.attempts).wait(ip, user, self.now));
                 if let Some(wait) = wait {
@@ -189,7 +191,7 @@ impl ShardThread {
 
     /// A password thread has answered. If the rules have changed meanwhile, the answer is worth nothing: the user may be
     /// gone, or have another password. Each reload can cause one more question.
-    pub(super) fn on_checked(&mut self, question: PasswordCheck, verdict: Result<Option<Arc<str>>, LoginRefusal>) {
+    pub(super) fn on_checked(&mut self, question: PasswordCheck, verdict: Result<LoginGrant, LoginRefusal>) {
         let CheckRequester::Handshake { key, .. } = question.asker else { return };
         let PasswordCheck { credentials, generation, from, print, .. } = question;
         if generation == self.rules.generation {
@@ -206,24 +208,27 @@ impl ShardThread {
     }
 
     /// Somebody is known, or not let in.
-    fn on_verdict(&mut self, key: HandshakeKey, verdict: Result<Option<Arc<str>>, LoginRefusal>) {
+    fn on_verdict(&mut self, key: HandshakeKey, verdict: Result<LoginGrant, LoginRefusal>) {
         if !self.is_checking(key) {
             // Its time was up, or the broker goes down: it has had its answer.
             return;
         }
         match verdict {
-            Ok(user) if self.is_banned(key, user.as_deref()) => {}
-            Ok(user) => {
+            Ok(grant) if self.is_banned(key, grant.user.as_deref()) => {}
+            Ok(grant) => {
                 let (handshake, generation) = (self.handshakes.remove(key), self.rules.generation);
-                if let Some(handover) = handshake.and_then(|handshake| handshake.into_handover(user, generation)) {
+                if let Some(handover) = handshake.and_then(|handshake| handshake.into_handover(grant, generation)) {
                     self.hand_over(Box::new(handover));
                 }
             }
-            Err(LoginRefusal::BadUserNameOrPassword) => {
+            Err(LoginRefusal::BadUserNameOrPassword | LoginRefusal::BadToken) => {
                 self.refuse(key, ReasonCode::BadUserNameOrPassword, ListenerRefusal::Password);
             }
             Err(LoginRefusal::NotAuthorized) => {
                 self.refuse(key, ReasonCode::NotAuthorized, ListenerRefusal::NotAuthorized);
+            }
+            Err(LoginRefusal::Unavailable) => {
+                self.refuse(key, ReasonCode::ServerUnavailable, ListenerRefusal::Unavailable);
             }
         }
     }
@@ -246,7 +251,7 @@ impl ShardThread {
         from: IpAddr,
         credentials: &Credentials,
         print: Option<Print>,
-        verdict: &Result<Option<Arc<str>>, LoginRefusal>,
+        verdict: &Result<LoginGrant, LoginRefusal>,
     ) {
         let Some(name) = credentials.user_name.as_deref() else { return };
         match (verdict, print) {
@@ -256,13 +261,14 @@ impl ShardThread {
                     self.shared.known.forget(&print);
                 }
             }
-            (Ok(user), print) => {
+            (Ok(grant), _) if !grant.is_lasting() => {}
+            (Ok(grant), print) => {
                 lock(&self.shared.attempts).succeeded(from, name);
-                if let Some((user, print)) = user.as_ref().zip(print) {
+                if let Some((user, print)) = grant.user.as_ref().zip(print) {
                     self.shared.known.note(print, Arc::clone(user), self.rules.generation, self.now);
                 }
             }
-            (Err(LoginRefusal::NotAuthorized), _) => {}
+            (Err(LoginRefusal::NotAuthorized | LoginRefusal::BadToken | LoginRefusal::Unavailable), _) => {}
         }
     }
 
@@ -318,13 +324,19 @@ impl ShardThread {
             self.turn_away(handover, ReasonCode::QuotaExceeded);
             return;
         };
-        let Handover { mut link, rest, .. } = handover;
+        let Handover { mut link, rest, valid_for, .. } = handover;
         if link.register(self.poll.registry(), token::connection(id)).is_err() {
             self.shard.handle_closed(id, tidegate_core::event::Why::Lost, self.now);
             return;
         }
         let has_input = !rest.is_empty() || link.may_hold_input();
         self.connections.insert(SocketConnection::new(id, link, rest, self.now));
+        if let Some(valid_for) = valid_for {
+            let connections = &self.connections;
+            self.login_ends.push(self.now + valid_for, id, |id| {
+                connections.peek(id.index as usize).is_some_and(|here| here.id == id)
+            });
+        }
         if has_input {
             self.queue_read(id);
         }
@@ -345,6 +357,13 @@ impl ShardThread {
         self.check(key, credentials);
     }
 
+    /// Connections whose login ends: the client may come back with another token.
+    pub(super) fn end_logins(&mut self) {
+        while let Some(id) = self.login_ends.pop_due(self.now) {
+            self.shard.handle_login_end(id, self.now);
+        }
+    }
+
     /// A CONNACK that says no, to somebody that was on the way to the core.
     fn turn_away(&mut self, handover: Handover, reason: ReasonCode) {
         let Handover { mut link, connect, .. } = handover;
@@ -357,4 +376,9 @@ impl ShardThread {
             self.handshakes.insert(Handshake::leaving(link), self.now + LINGER);
         }
     }
+}
+
+/// A user whose password is known, at a listener.
+fn known_at(user: &Arc<str>, listener: &'static str) -> Identity {
+    Identity { user: Some(Arc::clone(user)), listener, ..Identity::default() }
 }

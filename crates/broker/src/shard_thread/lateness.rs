@@ -40,6 +40,8 @@ impl ShardThread {
     pub(super) fn fire_timers(&mut self, events: &Events) {
         let is_all = events.iter().count() < events.capacity() && self.order.is_empty() && self.ready.is_empty();
         let sockets = if is_all { Sockets::Read } else { Sockets::MoreToRead };
+        // A wall clock's affair: a login is over whether its client could be heard or not.
+        self.end_logins();
         let due = [self.shard.next_timer(), self.handshakes.next_deadline()].into_iter().flatten().min();
         if self.lateness.lets_timers_fire(due, sockets, self.now) {
             self.dismiss_late();

@@ -46,6 +46,7 @@ use crate::limits::{
     ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, HANDSHAKE_BYTES, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX,
     SCRATCH_BYTES, STATS_INTERVAL,
 };
+use crate::login_ends::LoginEnds;
 use crate::operator::OperatorSetting;
 use crate::pressure::Meter;
 use crate::shared_state::SharedState;
@@ -117,6 +118,8 @@ pub(crate) struct ShardThread {
     /// The counters have changed and are to be shown then.
     stats_due: Option<Timestamp>,
     stats_shown_at: Timestamp,
+    /// When connections end because their logins do.
+    login_ends: LoginEnds,
     /// The broker goes down; by then at the latest.
     draining: Option<Timestamp>,
     /// Whoever waits for the end of this turn.
@@ -174,6 +177,7 @@ impl ShardThread {
             system: (index == 0).then(|| System::new(now)),
             stats_due: None,
             stats_shown_at: now,
+            login_ends: LoginEnds::default(),
             draining: None,
             ticks: Vec::new(),
         })
@@ -224,6 +228,7 @@ impl ShardThread {
             self.shard_writer.as_ref().and_then(ShardWriter::due),
             self.handshakes.next_deadline(),
             self.closings.front().map(|&(at, _)| at),
+            self.login_ends.next(),
             self.next_accept(),
             self.batch_retry,
             self.stats_due,
@@ -399,8 +404,7 @@ impl ShardThread {
         self.rules = rules;
         // Whoever is no user any more has to go; who may not use its identifier any more goes when it comes back.
         let authenticator = Arc::clone(&self.rules.authenticator);
-        let is_stranger =
-            |_: &str, identity: &Identity| !authenticator.admits_at(identity.listener, identity.user.as_deref(), "");
+        let is_stranger = |_: &str, identity: &Identity| !authenticator.admits_identity(identity, "");
         self.shard.handle_expel(is_stranger, ReasonCode::NotAuthorized, self.now);
     }
 

@@ -147,7 +147,7 @@ fn f072_who_was_removed_while_its_password_was_checked_is_not_let_in() {
     let mut client = connecting(&mut thread, 4, "x");
     let question = thread.shared.questions.next().unwrap();
     thread.reload(rules(Arc::new(Nobody), 1));
-    let verdict = question.authenticator.authenticate(&question.credentials);
+    let verdict = question.authenticator.login(&question.credentials);
     assert!(verdict.is_ok(), "by the rules of then");
     thread.on_checked(question, verdict);
     assert_eq!(answer(&mut client), NOT_AUTHORIZED);
@@ -250,7 +250,7 @@ fn secure_listener() -> (Arc<OpenListener>, Arc<ClientConfig>, Folder) {
     let (cert, key) = (folder.0.join("cert.pem"), folder.0.join("key.pem"));
     std::fs::write(&cert, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let tls = Some(TlsFiles { cert, key, client_ca: None, client_cert_required: false });
+    let tls = Some(TlsFiles { cert, key, ..TlsFiles::default() });
     let listener = Listener { tls, ..Listener::new(ListenerKind::Mqtts, "127.0.0.1:0".parse().unwrap()) };
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();

@@ -123,6 +123,12 @@ impl Client {
         self.send_bytes(&bytes);
     }
 
+    /// The same to a broker that may have closed already; whether it was sent.
+    pub(crate) fn try_send(&mut self, packet: &impl Encode) -> bool {
+        let bytes = encode(packet, self.version);
+        self.stream.write_all(&bytes).and_then(|()| self.stream.flush()).is_ok()
+    }
+
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
         self.stream.flush().unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tidegate_broker::config::{Listener, ListenerKind, TlsFiles};
@@ -30,6 +30,7 @@ impl Authority {
         std::fs::create_dir_all(&folder).unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         std::fs::write(folder.join("ca.pem"), issuer.pem()).unwrap();
@@ -45,7 +46,7 @@ impl Authority {
         std::fs::write(&cert_file, certificate.pem()).unwrap();
         std::fs::write(&key_file, key.serialize_pem()).unwrap();
         let client_ca = client_cert_required.then(|| self.folder.join("ca.pem"));
-        TlsFiles { cert: cert_file, key: key_file, client_ca, client_cert_required }
+        TlsFiles { cert: cert_file, key: key_file, client_ca, client_cert_required, ..TlsFiles::default() }
     }
 
     pub(crate) fn listener(&self, kind: ListenerKind, client_cert_required: bool) -> Listener {
@@ -61,14 +62,50 @@ impl Authority {
         self.identity_in(name, 1975, 4096)
     }
 
+    /// A client whose certificate has this number.
+    pub(crate) fn identity_numbered(&self, name: &str, number: u64) -> Identity {
+        let mut params = Self::params(name, 1975, 4096);
+        params.serial_number = Some(number.into());
+        self.signed(&params)
+    }
+
+    /// Writes a list that takes back the certificates with these numbers.
+    pub(crate) fn write_crl(&self, numbers: &[u64]) -> PathBuf {
+        let revoked_certs = numbers.iter().map(|number| rcgen::RevokedCertParams {
+            serial_number: (*number).into(),
+            revocation_time: rcgen::date_time_ymd(2001, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2001, 1, 1),
+            next_update: rcgen::date_time_ymd(4000, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked_certs.collect(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        let path = self.folder.join("crl.pem");
+        std::fs::write(&path, params.signed_by(&self.issuer).unwrap().pem().unwrap()).unwrap();
+        path
+    }
+
     /// A client whose certificate holds between the beginnings of these years.
     pub(crate) fn identity_in(&self, name: &str, from: i32, until: i32) -> Identity {
-        let key = KeyPair::generate().unwrap();
+        self.signed(&Self::params(name, from, until))
+    }
+
+    fn params(name: &str, from: i32, until: i32) -> CertificateParams {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.not_before = rcgen::date_time_ymd(from, 1, 1);
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
+        params
+    }
+
+    fn signed(&self, params: &CertificateParams) -> Identity {
+        let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
         Identity { certificate, key: PrivateKeyDer::try_from(key.serialize_der()).unwrap() }
     }

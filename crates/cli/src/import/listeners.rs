@@ -15,6 +15,7 @@ pub(super) struct ConfListener {
     cert: Option<String>,
     key: Option<String>,
     ca: Option<String>,
+    crl: Option<String>,
     needs_certificate: bool,
     connections_max: Option<ConfLine>,
     /// Only where each listener has settings of its own.
@@ -58,6 +59,7 @@ impl ConfListeners {
             "certfile" => last.cert = value,
             "keyfile" => last.key = value,
             "cafile" => last.ca = value,
+            "crlfile" => last.crl = value,
             "require_certificate" => last.needs_certificate = line.value == "true",
             "max_connections" if is_named => last.connections_max = Some(line.clone()),
             "allow_anonymous" if are_apart => last.anonymous = Some(line.value == "true"),
@@ -108,7 +110,16 @@ impl ConfListener {
         if let Some(ca) = self.ca.as_ref().filter(|_| !self.needs_certificate) {
             translation.leave_out(format!("cafile {ca}"), "certificates of clients are not asked for");
         }
-        let files = [("tls.cert", self.cert.as_ref()), ("tls.key", self.key.as_ref()), ("tls.client_ca", asks_ca)];
+        let crl = self.crl.as_ref().filter(|_| asks_ca.is_some());
+        if let Some(crl) = self.crl.as_ref().filter(|_| asks_ca.is_none()) {
+            translation.leave_out(format!("crlfile {crl}"), "certificates of clients are not asked for");
+        }
+        let files = [
+            ("tls.cert", self.cert.as_ref()),
+            ("tls.key", self.key.as_ref()),
+            ("tls.client_ca", asks_ca),
+            ("tls.crl", crl),
+        ];
         let is_other_certificate = self.cert.is_some()
             && translation.has("tls.cert")
             && files.iter().any(|(key, path)| translation.get(key) != path.map(|path| quoted(path)).as_deref());
@@ -121,7 +132,7 @@ impl ConfListener {
             return self.limit_all(translation);
         }
         let mut block = vec![("kind", quoted(kind)), ("address", address)];
-        for ((_, path), field) in files.iter().zip(["cert", "key", "client_ca"]) {
+        for ((_, path), field) in files.iter().zip(["cert", "key", "client_ca", "crl"]) {
             block.extend(path.map(|path| (field, quoted(path))));
         }
         if are_apart {

@@ -121,7 +121,6 @@ fn counterpart(word: &str) -> Counterpart {
         "per_listener_settings" => None("users, rules and limits hold for all listeners"),
         "plugin" | "auth_plugin" | "plugin_opt_config_file" => None("there are no plugins"),
         "use_identity_as_username" | "use_subject_as_username" => None("the name of a certificate is the user, always"),
-        "crlfile" => None("there is no list of revoked certificates"),
         "mount_point" | "clientid_prefixes" => None("rules with %u and %c keep clients apart"),
         "bind_interface" | "socket_domain" => None("bind an address instead"),
         "http_dir" => None("put a web server before it"),

@@ -14,6 +14,7 @@ use tracing::level_filters::LevelFilter;
 use super::ConfigValue;
 use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
 use super::map::{PrefixList, UserName};
+use super::proofs::{KeyPlace, OptionalText, PinList, PlainText, TextList};
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
     AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PoolRuleWord,
@@ -213,6 +214,10 @@ keys! {
         Reload client_ca: Option<PathBuf> = None;
         /// Whether, with a client_ca, a client must show a certificate; its name is then its user.
         Reload client_cert_required: bool = true;
+        /// Certificates of clients that were taken back (a CRL), PEM, with a client_ca. Without a list of its CA a certificate is refused.
+        Reload crl: Option<PathBuf> = None;
+        /// With a client_ca: the only client certificates that are let in, by SHA-256 of each ("openssl x509 -fingerprint -sha256"); empty: all.
+        Reload client_pins: PinList = PinList::default();
     }
     security: Security {
         /// Users and password hashes, made by "tidegate user add"; mosquitto's files are read too.
@@ -227,6 +232,28 @@ keys! {
         Reload any_certificate_user: bool = false;
         /// Pages that may use ws and wss, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in.
         Reload origins: Or<Auto, Origins> = Or::WORD;
+    }
+    jwt: JwtSection {
+        /// Keys that verify tokens which clients give as passwords: a JSON Web Key Set (RS256, ES256 and EdDSA), in a file or fetched.
+        Reload keys: Or<Off, KeyPlace> = Or::WORD;
+        /// A file with a secret of 32 bytes or more, for tokens signed by HS256; unset: those are refused.
+        Reload secret_file: Option<PathBuf> = None;
+        /// CA of the server that has the keys, PEM; unset: those of the system.
+        Reload ca: Option<PathBuf> = None;
+        /// How often keys are fetched anew; at a token with an unknown key also in between, every 30 s at most.
+        Reload refresh: Span<30_000, 86_400_000> = Span(std::time::Duration::from_secs(600));
+        /// Who must have made a token (iss); unset: whoever has a key.
+        Reload issuer: OptionalText = OptionalText::default();
+        /// Whom a token must be for (aud), one of these; empty: for whomever.
+        Reload audience: TextList = TextList::default();
+        /// The claim that names the user.
+        Reload user_claim: PlainText = PlainText("sub".to_owned());
+        /// The claim that lists roles, with a dot for each object it is inside of ("realm_access.roles"); unset: tokens give no roles.
+        Reload roles_claim: OptionalText = OptionalText::default();
+        /// By how much the clocks of whoever makes tokens and of the broker may differ.
+        Reload leeway: Span<0, 600_000> = Span(std::time::Duration::from_secs(30));
+        /// Size of a token; a larger one is not looked at.
+        Reload token_bytes_max: Size<256, U16> = Size(8192);
     }
     limits: Limits {
         /// Connections at the same time, over all listeners.

@@ -18,9 +18,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidegate_broker::config::ListenerKind;
-use tidegate_broker::listener_name;
+use tidegate_broker::{Fingerprint, listener_name};
 use tidegate_core::classes::AddressRange;
 
+use super::proofs::PinList;
 use super::setting::{Setting, WholeNumber};
 use super::words::BindAddress;
 use super::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, read_fields};
@@ -43,6 +44,8 @@ pub const FIELDS: Fields = &[
     ),
     ("key", "Private key of cert."),
     ("client_ca", "CA that signs client certificates, with cert."),
+    ("crl", "Certificates of clients that were taken back, with client_ca."),
+    ("client_pins", "The only client certificates that are let in, by SHA-256, with client_ca."),
     ("client_cert_required", "Whether, with client_ca, a client must show a certificate. Unset: true."),
     ("anonymous", "Whether clients without a user name are let in. Unset: security.allow_anonymous."),
     ("password_file", "Users of this listener alone. Unset: those of the broker."),
@@ -66,6 +69,8 @@ pub struct ListenerSetting {
     pub key: Option<PathBuf>,
     pub client_ca: Option<PathBuf>,
     pub client_cert_required: bool,
+    pub crl: Option<PathBuf>,
+    pub client_pins: Vec<Fingerprint>,
     pub anonymous: Option<bool>,
     pub password_file: Option<PathBuf>,
     pub acl_file: Option<PathBuf>,
@@ -114,6 +119,8 @@ impl ListenerSetting {
             key: draft.key,
             client_ca: draft.client_ca,
             client_cert_required: draft.client_cert_required.unwrap_or(true),
+            crl: draft.crl,
+            client_pins: draft.client_pins,
             anonymous: draft.anonymous,
             password_file: draft.password_file,
             acl_file: draft.acl_file,
@@ -139,6 +146,10 @@ impl ListenerSetting {
         if self.client_ca.is_some() && self.cert.is_none() && self.kind.is_encrypted() {
             problems
                 .push(self.problem("client_ca", "a listener with a client_ca of its own needs its own cert and key"));
+        }
+        let needs_ca = [("crl", self.crl.is_some()), ("client_pins", !self.client_pins.is_empty())];
+        for (field, _) in needs_ca.iter().filter(|(_, is_set)| *is_set && self.client_ca.is_none()) {
+            problems.push(self.problem(field, "is about certificates of clients, and needs a client_ca"));
         }
         if self.acl_file.is_some() && self.rules.is_some() {
             problems.push(self.problem("rules", "a listener has rules or acl_file, and not both"));
@@ -175,6 +186,8 @@ struct ListenerDraft {
     key: Option<PathBuf>,
     client_ca: Option<PathBuf>,
     client_cert_required: Option<bool>,
+    crl: Option<PathBuf>,
+    client_pins: Vec<Fingerprint>,
     anonymous: Option<bool>,
     password_file: Option<PathBuf>,
     acl_file: Option<PathBuf>,
@@ -197,6 +210,8 @@ impl ListenerDraft {
             "key" => self.key = Some(path(value, at)?),
             "client_ca" => self.client_ca = Some(path(value, at)?),
             "client_cert_required" => self.client_cert_required = Some(read(value, at)?),
+            "crl" => self.crl = Some(path(value, at)?),
+            "client_pins" => self.client_pins = read::<PinList>(value, at)?.0,
             "anonymous" => self.anonymous = Some(read(value, at)?),
             "password_file" => self.password_file = Some(path(value, at)?),
             "acl_file" => self.acl_file = Some(path(value, at)?),

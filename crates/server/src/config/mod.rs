@@ -11,6 +11,7 @@ mod file;
 pub mod keys;
 pub mod listener;
 pub mod map;
+pub mod proofs;
 pub mod rule;
 mod search;
 pub mod words;
@@ -165,10 +166,14 @@ pub fn absolute(path: &Path) -> PathBuf {
 impl Options {
     /// What is shown and said should mean the same file to everybody.
     fn make_absolute(&mut self) {
-        let Self { server, tls, security, .. } = self;
-        let named =
-            [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut security.password_file, &mut security.acl_file];
-        for path in named.into_iter().flatten().chain([&mut server.data]) {
+        let Self { server, tls, security, jwt, .. } = self;
+        let of_tls = [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut tls.crl];
+        let others = [&mut security.password_file, &mut security.acl_file, &mut jwt.secret_file, &mut jwt.ca];
+        let keys = match &mut jwt.keys {
+            setting::Or::Is(proofs::KeyPlace::File(path)) => Some(path),
+            _ => None,
+        };
+        for path in of_tls.into_iter().chain(others).flatten().chain(keys).chain([&mut server.data]) {
             *path = absolute(path);
         }
     }

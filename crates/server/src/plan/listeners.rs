@@ -66,7 +66,7 @@ fn without_certificate(name: &str, options: &Options) -> Option<ConfigProblem> {
 }
 
 fn of_block(block: &ListenerSetting, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProblem>) -> Listener {
-    let named = [("cert", &block.cert), ("key", &block.key), ("client_ca", &block.client_ca)];
+    let named = [("cert", &block.cert), ("key", &block.key), ("client_ca", &block.client_ca), ("crl", &block.crl)];
     problems.extend(unreadable_of(block, &named));
     let tls = match (&block.cert, &block.key) {
         _ if !block.kind.is_encrypted() => None,
@@ -75,12 +75,9 @@ fn of_block(block: &ListenerSetting, tls: Option<&TlsFiles>, problems: &mut Vec<
                 problems.extend(certificate::check(cert, key, block.client_ca.as_deref()));
             }
             let client_cert_required = block.client_ca.is_some() && block.client_cert_required;
-            Some(TlsFiles {
-                cert: cert.clone(),
-                key: key.clone(),
-                client_ca: block.client_ca.clone(),
-                client_cert_required,
-            })
+            let (cert, key, client_ca) = (cert.clone(), key.clone(), block.client_ca.clone());
+            let (crl, client_pins) = (block.crl.clone(), block.client_pins.clone());
+            Some(TlsFiles { cert, key, client_ca, client_cert_required, crl, client_pins })
         }
         _ => {
             if tls.is_none() {

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use tidegate_auth::{Acl, Users};
-use tidegate_broker::authenticate::{Authenticator, Credentials, LoginRefusal};
+use tidegate_broker::authenticate::{Authenticator, Credentials, LoginGrant, LoginRefusal};
 use tidegate_core::access::{Action, Identity, Policy};
 
-use super::{access_list, judges, read};
+use super::{TokenJudge, access_list, judges, read};
 use crate::config::listener::ListenerSetting;
 use crate::config::{ConfigProblem, Loaded};
 
@@ -29,6 +29,7 @@ pub(super) struct ListenerSecurity {
 pub(super) struct Usual<'a> {
     pub(super) users: Option<&'a Arc<Users>>,
     pub(super) acl: Option<&'a Acl>,
+    pub(super) tokens: Option<&'a TokenJudge>,
 }
 
 /// What blocks have of their own.
@@ -57,7 +58,7 @@ fn of_block(
     let acl = own_acl.as_ref().or(usual.acl);
     let options = &loaded.options.security;
     let is_open = block.anonymous.unwrap_or(options.allow_anonymous || users.is_none());
-    let (authenticator, policy) = judges(users, acl, is_open, options);
+    let (authenticator, policy) = judges(users, acl, is_open, options, usual.tokens);
     let is_open_on_purpose = block.anonymous == Some(true);
     Some(ListenerSecurity { name: block.name, authenticator, policy, is_open, is_open_on_purpose })
 }
@@ -111,8 +112,16 @@ impl Authenticator for ListenerAuthenticators {
         self.usual.admits(user, client_id)
     }
 
-    fn admits_at(&self, listener: &str, user: Option<&str>, client_id: &str) -> bool {
-        self.at(listener).admits(user, client_id)
+    fn login(&self, credentials: &Credentials) -> Result<LoginGrant, LoginRefusal> {
+        self.at(credentials.listener).login(credentials)
+    }
+
+    fn is_guessable(&self, credentials: &Credentials) -> bool {
+        self.at(credentials.listener).is_guessable(credentials)
+    }
+
+    fn admits_identity(&self, identity: &Identity, client_id: &str) -> bool {
+        self.at(identity.listener).admits_identity(identity, client_id)
     }
 }
 

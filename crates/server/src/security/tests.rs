@@ -259,10 +259,9 @@ fn a_listener_has_users_and_rules_of_its_own() {
     assert_eq!(come(at("factory", Some(("alice", "secret")))), Err(LoginRefusal::BadUserNameOrPassword));
     assert_eq!(come(at("mqtt", Some(("bob", "hammer")))), Err(LoginRefusal::BadUserNameOrPassword));
     assert_eq!((come(at("factory", None)), come(at("mqtt", None))), (Ok(None), Err(LoginRefusal::NotAuthorized)));
-    assert!(
-        security.authenticator.admits_at("factory", Some("bob"), "")
-            && !security.authenticator.admits_at("mqtt", Some("bob"), "")
-    );
+    let bob = |listener| Identity { user: Some("bob".into()), listener, ..Identity::default() };
+    let stays = |listener| security.authenticator.admits_identity(&bob(listener), "");
+    assert!(stays("factory") && !stays("mqtt"));
     let asks = |listener, user: &str, action, topic: &str| {
         let identity = Identity { user: Some(user.into()), listener, ..Identity::default() };
         security.policy.allows(&identity, "c", action, topic)

@@ -3,7 +3,7 @@
 //! - *Host.* Without a password only `localhost` and addresses are taken: a name that anybody can point at this machine
 //!   must not make a browser talk to us.
 //! - *Site.* Nothing is taken from pages of other sites, unless they are listed: `site`.
-//! - *User.* With users: HTTP Basic, or over TLS the name in a certificate. Right passwords are remembered for a minute, as
+//! - *User.* With users: HTTP Basic, a token (Bearer), or over TLS the name in a certificate. Right passwords are remembered for a minute, as
 //!   hashes.
 
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tidegate_graph::GraphRights;
-use tidegate_http::{basic, host, is_this_machine, peer, who_are_you};
+use tidegate_http::{basic, bearer, host, is_this_machine, peer, who_are_you};
 use tokio::sync::oneshot;
 
 use super::HttpState;
@@ -123,6 +123,13 @@ fn writes(method: &Method, path: &str) -> bool {
 }
 
 async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<Arc<str>, SpaceProblem> {
+    if let Some(token) = bearer(headers) {
+        // Never remembered: a token has an end.
+        let (reply, verdict) = oneshot::channel();
+        let told = Box::new(move |user| drop(reply.send(user)));
+        let asked = |told| door.policy.check_token(token.to_vec(), from, told);
+        return wait(asked(told), verdict).await?.ok_or_else(|| who_are_you("the token is not valid here").into());
+    }
     let (name, password) = basic(headers)?;
     let (print, user) = (door.remembered.print(&name, &password), Arc::from(name.as_str()));
     let generation = door.policy.generation();
@@ -143,13 +150,16 @@ async fn judge(
     let told = Box::new(move |is_right| {
         let _ = reply.send(is_right);
     });
+    if wait(ask(told), verdict).await? { Ok(()) } else { Err(who_are_you(otherwise).into()) }
+}
+
+async fn wait<T>(asked: Checked, verdict: oneshot::Receiver<T>) -> Result<T, SpaceProblem> {
     let too_many = || SpaceProblem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many passwords are being checked");
-    match ask(told) {
-        Checked::Asked => {}
-        Checked::Busy => return Err(too_many()),
-        Checked::Wait(pause) => return Err(SpaceProblem::wrong_passwords(pause)),
+    match asked {
+        Checked::Asked => verdict.await.map_err(|_| too_many()),
+        Checked::Busy => Err(too_many()),
+        Checked::Wait(pause) => Err(SpaceProblem::wrong_passwords(pause)),
     }
-    if verdict.await.map_err(|_| too_many())? { Ok(()) } else { Err(who_are_you(otherwise).into()) }
 }
 
 #[cfg(test)]
