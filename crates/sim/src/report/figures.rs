@@ -59,8 +59,11 @@ fn price(experiment: &Experiment, place: &str) -> String {
         caption: caption(experiment),
         x: "requests for each useful answer (less is better)".to_owned(),
         y: "stale, share (less is better)".to_owned(),
+        scales: Some([
+            Scale::close(series.iter().flat_map(|mark| mark.points.iter().map(|point| point.0))),
+            Scale::close(series.iter().flat_map(|mark| mark.points.iter().map(|point| point.1))),
+        ]),
         series,
-        scales: None,
     }
     .svg()
 }

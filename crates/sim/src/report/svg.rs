@@ -5,11 +5,13 @@
 //! is some 5 KiB.
 
 mod fields;
+mod labels;
 mod scale;
 
 use std::fmt::Write;
 
 pub use fields::{bars, heat};
+use labels::Labels;
 pub use scale::Scale;
 
 use crate::experiment::figure;
@@ -130,6 +132,7 @@ impl Chart {
         let height = (TOP + PLOT_HEIGHT + 78.0).max(TOP + LEGEND * self.series.len() as f64 + 60.0);
         let mut svg = opened(height, &self.title, &self.caption);
         let across = |value: f64| LEFT + PLOT_WIDTH * x.place(value);
+        let mut labels = Labels::default();
         let down = |value: f64| TOP + PLOT_HEIGHT * (1.0 - y.place(value).clamp(-0.02, 1.02));
         for (tick, text) in x.ticks() {
             let at = across(tick);
@@ -166,7 +169,10 @@ impl Chart {
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| series.emphasis != Emphasis::Grey);
         let named = self.series.iter().filter(|it| it.emphasis != Emphasis::Grey && it.shape != CurveShape::Named);
-        let colours: Vec<(&str, &str)> = named.clone().map(|it| it.name.as_str()).zip(COLOURS).collect();
+        // What the figure is about has a colour for certain.
+        let is_bold = |series: &&Series| series.emphasis == Emphasis::Bold;
+        let coloured = named.clone().filter(is_bold).chain(named.clone().filter(|series| !is_bold(series)));
+        let colours: Vec<(&str, &str)> = coloured.map(|it| it.name.as_str()).zip(COLOURS).collect();
         for series in order {
             let colour = match (series.shape, series.emphasis) {
                 (CurveShape::Named, Emphasis::Bold) => COLOURS[0],
@@ -176,11 +182,11 @@ impl Chart {
             let shown = series.points.iter().filter(|point| x.shows(point.0) && y.shows(point.1));
             let placed: Vec<_> =
                 shown.map(|(x, y, half)| (across(*x), down(*y), [down(y + half), down(y - half)], *half)).collect();
-            series.draw(&mut svg, colour, &placed);
+            series.draw(&mut svg, colour, &placed, &mut labels);
         }
         let lines = named.clone().count();
         for (number, series) in named.enumerate() {
-            let colour = colours.get(number).map_or(GREY, |(_, colour)| colour);
+            let colour = colours.iter().find(|(name, _)| *name == series.name).map_or(GREY, |(_, colour)| colour);
             series.draw_legend(&mut svg, colour, TOP + 12.0 + LEGEND * number as f64);
         }
         let grey = self.series.iter().filter(|it| it.emphasis == Emphasis::Grey && it.shape != CurveShape::Named);
@@ -224,7 +230,7 @@ fn wrapped(text: &str) -> Vec<String> {
 type Placed = (f64, f64, [f64; 2], f64);
 
 impl Series {
-    fn draw(&self, svg: &mut String, colour: &str, points: &[Placed]) {
+    fn draw(&self, svg: &mut String, colour: &str, points: &[Placed], labels: &mut Labels) {
         let (width, dashes, radius) = self.pen();
         let _ = write!(svg, "<g stroke=\"{colour}\" fill=\"{colour}\" stroke-width=\"{width}\">");
         if !matches!(self.shape, CurveShape::Dots | CurveShape::Named) {
@@ -242,7 +248,8 @@ impl Series {
             }
             if self.shape == CurveShape::Named {
                 let weight = if self.emphasis == Emphasis::Bold { " font-weight=\"600\"" } else { "" };
-                let (left, top, name) = (at + 7.0, middle + 4.0, escaped(&self.name));
+                let (left, top) = labels.place(at + 7.0, middle + 4.0, &self.name);
+                let name = escaped(&self.name);
                 let _ = write!(
                     svg,
                     "<text stroke=\"none\" x=\"{left:.1}\" y=\"{top:.1}\" font-size=\"11\"{weight}>{name}</text>"

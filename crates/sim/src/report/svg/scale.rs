@@ -37,6 +37,17 @@ impl Scale {
         Self { low, high: if high > low { high } else { low + 1.0 }, logarithmic: false, named: None }
     }
 
+    /// Evenly divided, and no wider than the values with their intervals: for marks, whose length means nothing.
+    pub fn close(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let finite = values.filter(|value| value.is_finite());
+        let (low, high) = (finite.clone().fold(f64::INFINITY, f64::min), finite.fold(f64::NEG_INFINITY, f64::max));
+        if low > high {
+            return Self { low: 0.0, high: 1.0, logarithmic: false, named: None };
+        }
+        let margin = (high - low).max(1e-9) * 0.06;
+        Self { low: (low - margin).max(0.0), high: high + margin, logarithmic: false, named: None }
+    }
+
     /// As wide as the values need it.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> Self {
         let finite = values.filter(|value| value.is_finite());
