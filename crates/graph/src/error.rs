@@ -59,6 +59,10 @@ pub enum QueryRefusal {
     Load,
     /// `SERVICE` asks another endpoint.
     Service,
+    /// `SERVICE` with a variable: nobody knows before whom that is.
+    ServiceVariable,
+    /// `SERVICE` within `SERVICE`: nobody is asked to ask another.
+    ServiceNested,
     /// `DESCRIBE` has no exact delta.
     StandingDescribe,
     /// A rule must have a `WHERE` to wait for.
@@ -232,7 +236,16 @@ impl fmt::Display for GraphError {
             Self::Syntax(words) => write!(formatter, "not SPARQL: {words}"),
             Self::Refused(QueryRefusal::Load) => formatter.write_str("LOAD is not allowed"),
             Self::Refused(QueryRefusal::Service) => {
-                formatter.write_str("SERVICE is not allowed: this space asks no other endpoint")
+                formatter.write_str(
+                    "SERVICE is not allowed: it is for queries over HTTP, and for endpoints that the setting space.services \
+                     names; not for updates, rules and standing queries",
+                )
+            }
+            Self::Refused(QueryRefusal::ServiceVariable) => {
+                formatter.write_str("SERVICE with a variable is not allowed: its endpoint has to be named")
+            }
+            Self::Refused(QueryRefusal::ServiceNested) => {
+                formatter.write_str("SERVICE within SERVICE is not allowed: an endpoint is not asked to ask another")
             }
             Self::Refused(QueryRefusal::StandingDescribe) => formatter.write_str("DESCRIBE cannot be subscribed to"),
             Self::Refused(QueryRefusal::RuleWithoutWhere) => formatter.write_str("a rule needs a WHERE"),

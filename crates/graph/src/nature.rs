@@ -8,6 +8,7 @@ use spargebra::algebra::{Expression, Function, GraphPattern};
 use crate::algebra::{AlgebraVisitor, walk};
 use crate::dataset::Snapshot;
 use crate::error::GraphError;
+use crate::index::{IdPattern, Quad};
 use crate::limits::{EvaluationMeter, QueryLimits};
 use crate::masks::{Mask, MaskGraph};
 use crate::query::{Query, is_describe};
@@ -70,7 +71,7 @@ fn digits(text: &str) -> &str {
 pub(crate) struct Nature {
     patterns: usize,
     is_costly: bool,
-    is_fickle: bool,
+    pub(crate) is_fickle: bool,
 }
 
 impl Nature {
@@ -165,8 +166,40 @@ impl Snapshot {
                 }
             }
         }
-        let of = |(graph, subject, predicate, object)| crate::index::Quad { graph, subject, predicate, object };
+        let of = |(graph, subject, predicate, object)| Quad { graph, subject, predicate, object };
         Ok(found.into_iter().filter_map(|ids| self.quad(of(ids))).collect())
+    }
+
+    /// Gives each quad that matches any of the masks to `found`, once, without a list of them: for answers that are too long to be
+    /// held. Ends with the first error.
+    pub fn each_matching<E: From<GraphError>>(
+        &self,
+        masks: &[Mask],
+        limits: &QueryLimits,
+        mut found: impl FnMut(oxrdf::Quad) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let meter = EvaluationMeter::new(limits);
+        let of = |mask: &Mask| {
+            let readable = if let MaskGraph::Readable(it) = &mask.graph { Some(ReadableGraphs::new(it)) } else { None };
+            Some((mask.pattern(self)?, readable))
+        };
+        let patterns: Vec<_> = masks.iter().filter_map(of).collect();
+        let is_of = |(pattern, readable): &(IdPattern, Option<ReadableGraphs>), quad: Quad| {
+            pattern.matches(quad) && readable.as_ref().is_none_or(|readable| readable.has(quad.graph, self))
+        };
+        for (place, pattern) in patterns.iter().enumerate() {
+            for quad in self.scan(pattern.0) {
+                meter.step()?;
+                let is_first = !patterns[..place].iter().any(|earlier| is_of(earlier, quad));
+                if is_first
+                    && is_of(pattern, quad)
+                    && let Some(quad) = self.quad(quad)
+                {
+                    found(quad)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -245,7 +278,15 @@ mod tests {
         space.update(&Update::parse(update, &limits).unwrap(), &limits).unwrap();
         let a = Mask { subject: Some(NamedOrBlankNode::from(NamedNode::new_unchecked("urn:a"))), ..Mask::default() };
         let snapshot = space.snapshot();
-        let count = |masks: &[Mask]| snapshot.matching(masks, &limits).unwrap().len();
+        let count = |masks: &[Mask]| {
+            let (found, mut each) = (snapshot.matching(masks, &limits).unwrap(), Vec::new());
+            let pushed = snapshot.each_matching(masks, &limits, |quad| {
+                each.push(quad);
+                Ok::<_, GraphError>(())
+            });
+            assert!(pushed.is_ok() && each.len() == found.len() && found.iter().all(|quad| each.contains(quad)));
+            found.len()
+        };
         assert_eq!((count(std::slice::from_ref(&a)), count(&[a, Mask::default()]), count(&[])), (2, 3, 0));
     }
 }

@@ -37,7 +37,7 @@ pub struct Query {
     direct: Option<Direct>,
     /// The client's own names that look like those that the parser makes up, which are others each time. None if any name
     /// may be the client's own.
-    own_names: Option<BTreeSet<String>>,
+    pub(crate) own_names: Option<BTreeSet<String>>,
     /// The graphs that it may find where it does not name them; all, if nothing is said.
     readable: Option<Arc<GraphList>>,
     pub(crate) nature: Nature,
@@ -51,16 +51,7 @@ impl Query {
 
     /// The same, with a base for relative IRIs.
     pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, GraphError> {
-        text::check(text, base, limits)?;
-        let parsed = parser(base)?.parse_query(text);
-        let mut algebra = parsed.map_err(|error| GraphError::Syntax(words(&error.to_string(), text)))?;
-        if let (Algebra::Select { pattern, .. }, Some(places)) = (&mut algebra, star_order(text))
-            && let Some(columns) = columns_mut(pattern)
-        {
-            // The parser gives the columns of a star by the alphabet.
-            columns.sort_by_key(|name| places.get(name.as_str()).copied().unwrap_or(usize::MAX));
-        }
-        let mut query = Self::new(algebra, limits)?;
+        let mut query = Self::new(parse_algebra(text, base, limits)?, limits)?;
         query.own_names = own_names(text);
         Ok(query)
     }
@@ -173,6 +164,20 @@ impl Query {
             QueryResults::Graph(triples) => QueryAnswer::Triples(Triples { triples, left }),
         })
     }
+}
+
+/// What a text says, before it is judged.
+pub(crate) fn parse_algebra(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Algebra, GraphError> {
+    text::check(text, base, limits)?;
+    let parsed = parser(base)?.parse_query(text);
+    let mut algebra = parsed.map_err(|error| GraphError::Syntax(words(&error.to_string(), text)))?;
+    if let (Algebra::Select { pattern, .. }, Some(places)) = (&mut algebra, star_order(text))
+        && let Some(columns) = columns_mut(pattern)
+    {
+        // The parser gives the columns of a star by the alphabet.
+        columns.sort_by_key(|name| places.get(name.as_str()).copied().unwrap_or(usize::MAX));
+    }
+    Ok(algebra)
 }
 
 pub(crate) fn parser(base: Option<&str>) -> Result<SparqlParser, GraphError> {
