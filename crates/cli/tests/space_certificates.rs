@@ -36,7 +36,7 @@ fn identity(authority: &Authority, name: &str) -> Identity {
 const RULES: &str = "[[security.rule]]\nallow = \"readwrite\"\ngraph = \"urn:home/%u\"\n";
 
 fn start(authority: &Authority) -> Broker {
-    let launch = Launch::new().door("https").door("ssaps");
+    let launch = Launch::new().door("https").door("ssaps").door("admin");
     let folder = launch.folder().display().to_string();
     let config = format!(
         "[tls]\ncert = \"{folder}/cert.pem\"\nkey = \"{folder}/key.pem\"\nclient_ca = \"{folder}/ca.pem\"\n\

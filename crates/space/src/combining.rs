@@ -8,8 +8,9 @@ use bytes::Bytes;
 use tidegate_graph::{FreedQuery, Query, Row};
 
 use crate::machine::cache::{CachedRows, Remembered};
+use crate::machine::order::Shape;
 use crate::machine::query_name::{QueryName, QuestionHasher};
-use crate::machine::request::{Form, RequestOrigin};
+use crate::machine::request::{AnswerSource, Form, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::notifications::SpaceRequest;
 use crate::render;
 use crate::shared_state::{Shared, Task, lock};
@@ -78,10 +79,18 @@ pub(crate) fn write(
     render::rows(&query.variables()?, rows, form, &mut RowKeeper::new(0)).ok()
 }
 
+/// A question that has joined an evaluation, with what is to be known to ask it anew.
+#[derive(Debug)]
+pub(crate) struct JoinedTask {
+    pub(crate) task: Task,
+    origin: RequestOrigin,
+    shape: Shape,
+}
+
 impl Shared {
     /// Has a question answered with an equal one that is being evaluated, on data that are those of now for it; gives it
     /// back if there is none.
-    pub(crate) fn join_running(&self, mut task: Task, asker: &RequestOrigin) -> Option<Task> {
+    pub(crate) fn join_running(&self, mut task: Task, asker: &RequestOrigin, shape: Shape) -> Option<Task> {
         let is_running = task.name.as_ref().is_some_and(|name| lock(&self.evaluating).is_running(name));
         if !is_running {
             return Some(task);
@@ -89,11 +98,25 @@ impl Shared {
         task.hints = lock(&self.desk).front.hints(self.now(), &task, &asker.caller);
         let name = task.name.clone()?;
         let unchanged = |at| lock(&self.cache).unchanged_at(&name.footprint, at);
-        let extend = |terms: &mut Arc<Mutex<WatchTerms>>, task: &Task, until| {
-            lock(terms).extend(until, &task.requester.progress)
+        let extend = |terms: &mut Arc<Mutex<WatchTerms>>, joined: &JoinedTask, until| {
+            lock(terms).extend(until, &joined.task.requester.progress)
         };
         let times = (self.now(), task.until);
-        lock(&self.evaluating).join(&name, task, times, unchanged, extend).err()
+        let joined = JoinedTask { task, origin: *asker, shape };
+        lock(&self.evaluating).join(&name, joined, times, unchanged, extend).err().map(|joined| joined.task)
+    }
+
+    /// What somebody joined is over, and has written nothing under the names that it asks by: it is written from the rows, or asked
+    /// anew if these were not kept.
+    pub(crate) fn answer_renamed(&self, joined: JoinedTask) {
+        let JoinedTask { task, origin, shape } = joined;
+        match self.remembered(&task, origin.scope) {
+            Some((bytes, version)) => {
+                let (hints, source) = (task.hints.clone(), AnswerSource::Shared);
+                self.reply(task, Ok(SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source }));
+            }
+            None => self.enter(task, shape, &origin.caller),
+        }
     }
 
     /// The answer to a question, if it is known without an evaluation, and its version.

@@ -8,11 +8,12 @@ use tidegate_control::Spread;
 use tidegate_control::admission::Class;
 use tidegate_wire_ssap::{SsapHeader, Transaction};
 
+use crate::answer_stream::StreamEnd;
 use crate::machine::request::{AnswerSource, Refused, SpaceResponse};
 use crate::shared_state::lock;
 
 /// Names of the outcomes, in the order of their counters.
-pub const OUTCOMES: [&str; 15] = [
+pub const OUTCOMES: [&str; 16] = [
     "fresh",
     "shared",
     "remembered",
@@ -28,6 +29,7 @@ pub const OUTCOMES: [&str; 15] = [
     "partial",
     "dropped",
     "outdated",
+    "streamed",
 ];
 
 /// Why an evaluation was ended early.
@@ -89,6 +91,7 @@ pub(crate) struct Counts {
     cancelled: [AtomicU64; CANCELLED.len()],
     ssap: [[AtomicU64; SSAP.len()]; SSAP_OPS],
     turned_away: [AtomicU64; ConnectionKind::ALL.len()],
+    streamed: [AtomicU64; StreamEnd::ALL.len()],
 }
 
 impl From<&Refused> for Ssap {
@@ -118,6 +121,7 @@ impl Counts {
                 AnswerSource::Shared => 1,
                 AnswerSource::Remembered => 2,
                 AnswerSource::Partial => 12,
+                AnswerSource::Streamed => 15,
             },
             Err(Refused::Busy(_)) => 3,
             Err(Refused::Dropped) => 13,
@@ -138,6 +142,16 @@ impl Counts {
 
     pub(crate) fn cancelled(&self, why: Cancelled) {
         self.cancelled[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A streamed answer has come to its end.
+    pub(crate) fn streamed(&self, end: StreamEnd) {
+        self.streamed[end as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How streamed answers ended, and how many.
+    pub(crate) fn all_streamed(&self) -> [(&'static str, u64); StreamEnd::ALL.len()] {
+        StreamEnd::ALL.map(|end| (end.name(), self.streamed[end as usize].load(Ordering::Relaxed)))
     }
 
     /// There was no place for a connection.

@@ -1,7 +1,7 @@
 //! The knowledge processors (KPs) that come to the doors: what each counts for in the queues, and what became of its requests
 //! of late, for whoever asks why. A bounded number of them, those that were heard last.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,11 @@ use tidegate_control::hints::Asks;
 
 use crate::access_policy::{AccessPolicy, KpClass, KpIdentity};
 use crate::counts::ConnectionKind;
+use crate::handle::SpaceHandle;
+use crate::machine::delegation::ClientDelegation;
 use crate::machine::request::{Refused, SpaceResponse, cut};
 use crate::machine::request_queue::Caller;
 use crate::machine::standing::KpStanding;
-use crate::service::SpaceHandle;
 use crate::shared_state::lock;
 
 /// A KP, for an operator.
@@ -37,6 +38,8 @@ pub struct KpReport {
     pub silent: Duration,
     /// What became of its requests.
     pub counts: KpCounts,
+    /// Its subscriptions that it may be asked to check by itself, and those that it is.
+    pub delegation: ClientDelegation,
 }
 
 /// What became of the requests of a KP.
@@ -101,9 +104,16 @@ impl Generations {
 pub(crate) struct KpDirectory {
     known: Mutex<Generations>,
     claims_ignored: AtomicU64,
+    /// As of the last look.
+    delegations: Mutex<BTreeMap<u64, ClientDelegation>>,
 }
 
 impl KpDirectory {
+    /// What has been delegated, by client.
+    pub(crate) fn show_delegations(&self, delegations: BTreeMap<u64, ClientDelegation>) {
+        *lock(&self.delegations) = delegations;
+    }
+
     fn on_heard(&self, now: Timestamp, client: u64, kp: &KpIdentity<'_>, class: &KpClass, door: ConnectionKind) {
         let mut known = lock(&self.known);
         if known.find(client).is_none() {
@@ -145,8 +155,9 @@ impl KpDirectory {
     }
 
     fn all(&self, now: Timestamp) -> Vec<KpReport> {
+        let delegations = lock(&self.delegations).clone();
         let known = lock(&self.known);
-        let report = |record: &KpRecord| KpReport {
+        let report = |(client, record): (&u64, &KpRecord)| KpReport {
             name: record.name.clone(),
             user: record.user.clone(),
             address: record.address,
@@ -155,8 +166,9 @@ impl KpDirectory {
             standing: record.standing,
             silent: now.since(record.heard),
             counts: record.counts,
+            delegation: delegations.get(client).copied().unwrap_or_default(),
         };
-        known.young.values().chain(known.old.values()).map(report).collect()
+        known.young.iter().chain(&known.old).map(report).collect()
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod access_policy;
 mod admission;
+mod answer_stream;
 mod change;
 mod combining;
 mod counts;
 mod crew;
 mod drafter;
 mod evaluator;
+mod handle;
 mod http;
 mod kps;
 pub mod limits;
@@ -25,9 +27,11 @@ mod render;
 mod sepa;
 mod server;
 mod service;
+mod service_endpoints;
 mod shared_state;
 mod space_store;
 mod ssap;
+mod streamer;
 mod supervisor;
 pub mod watch;
 mod watcher;
@@ -41,14 +45,17 @@ pub mod request_queue {
 
 pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody, KpClass, KpIdentity, TokenVerdict};
 pub use admission::{ClassAdmission, Policy, PoolRule, SpaceAdmission};
+pub use answer_stream::AnswerStream;
 pub use change::WrittenChange;
 pub use counts::OUTCOMES;
+pub use handle::{PendingReply, SpaceHandle};
 pub use kps::{KpCounts, KpReport};
 pub use machine::condition::Condition;
-pub use machine::delegation::{DelegationConfig, DelegationCounts};
+pub use machine::delegation::{ClientDelegation, DelegationConfig, DelegationCounts};
 pub use machine::notification::SpaceNotification;
 pub use machine::request::{
-    AnswerSource, Begun, Form, Refused, RequestOrigin, ResponseBody, ResumePoint, SpaceResponse, Subscribed, Watched,
+    AnswerDelivery, AnswerSource, Begun, Form, Refused, RequestOrigin, ResponseBody, ResumePoint, SpaceResponse,
+    Subscribed, Watched,
 };
 pub use machine::request_queue::Caller;
 pub use machine::standing::{KpRole, KpStanding};
@@ -58,8 +65,10 @@ pub use panics::{Part, Probe};
 pub use parsers::TextReading;
 pub use persistence::{DurableChange, Persistence};
 pub use server::{BoundSockets, SpaceAddresses, SpaceListeners, bind};
-pub use service::{PendingReply, Service, ServiceOptions, SpaceHandle};
+pub use service::{Service, ServiceOptions};
+pub use service_endpoints::ServiceEndpoint;
 pub use space_store::{RestoredSpace, SpaceImage, SpaceOpening, SpaceStore};
+pub use streamer::LongAnswerConfig;
 pub use tidegate_control::admission::Class;
 pub use tidegate_http::TlsSource;
 pub use tidegate_store::{StoreConfig, StoreReport};

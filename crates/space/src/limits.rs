@@ -52,6 +52,21 @@ pub const JOINED_RUNNING_MAX: usize = READINGS_MAX;
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Bytes of all answers that are being made, sent or remembered.
 pub const ANSWERS_BYTES_MAX: usize = 256 << 20;
+/// Answers beyond [`ANSWER_BYTES_MAX`] that are sent at once, each by a thread of its own: as many as there are readers for
+/// what takes long.
+pub const STREAMERS: usize = 2;
+/// The most that an operator can choose.
+pub const STREAMERS_MAX: usize = 16;
+/// Such answers that wait for a place; each holds a snapshot of the data, for as long as its request waits.
+pub const STREAMS_WAITING_MAX: usize = 64;
+/// Bytes of one piece of such an answer, beside its last value: few system calls, and soon on its way.
+pub const STREAM_PIECE_BYTES: usize = 64 << 10;
+/// Pieces on their way to one reader: 512 KiB, so that a fast one does not wait for each.
+pub const STREAM_PIECES_MAX: usize = 8;
+/// How long a reader may take nothing before its answer is ended.
+pub const STREAM_STALL: Duration = Duration::from_secs(10);
+/// How long such an answer may take in all: its connection does not live longer.
+pub const STREAM_TIME_MAX: Duration = HTTP_CONNECTION_TIME;
 /// Answers that are remembered, and their bytes.
 pub const CACHE_ENTRIES_MAX: usize = 4096;
 /// Bytes of the answers that are remembered.
@@ -87,6 +102,19 @@ pub const BEGUN_GRACE: Duration = Duration::from_secs(30);
 pub const TEXT_COST: usize = 6;
 /// Bytes that all texts may be charged with.
 pub const TEXTS_BYTES_MAX: usize = 512 << 20;
+
+/// Endpoints that queries with `SERVICE` may ask.
+pub const SERVICES_MAX: usize = 32;
+/// `SERVICE` clauses of one query: each is a call.
+pub const SERVICE_CALLS_MAX: usize = 4;
+/// Calls of all queries at once; more are refused.
+pub const SERVICE_CALLS_AT_ONCE: usize = 32;
+/// Time for one call: half of what a query has, so that something is left for its own part.
+pub const SERVICE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Bytes of the answer to one call.
+pub const SERVICE_BYTES_MAX: usize = 4 << 20;
+/// Rows of the answer to one call: they become a part of the query, and their products are bounded as those of `VALUES` are.
+pub const SERVICE_ROWS_MAX: usize = 10_000;
 
 /// Clients whose wanted interval is remembered, in each pool; more are advised and not counted.
 pub const WANTS_MAX: usize = 65_536;

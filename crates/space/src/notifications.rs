@@ -8,10 +8,10 @@ use std::time::Duration;
 use tidegate_graph::SubscriberId;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
+use crate::handle::SpaceHandle;
 use crate::limits::OUTLET_EVENTS;
 use crate::machine;
 use crate::machine::notification::SpaceNotification;
-use crate::service::SpaceHandle;
 use crate::shared_state::lock;
 
 /// What a door asks of the service.

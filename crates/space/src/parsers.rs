@@ -14,6 +14,7 @@ use tidegate_graph::{MemorySource, QueryLimits};
 use tokio::sync::oneshot;
 
 use crate::crew::is_given_up;
+use crate::handle::{PendingReply, SpaceHandle};
 use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, READINGS_OF_CLIENT_MAX, TEXT_COST};
 use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
 use crate::machine::request_queue::Caller;
@@ -22,7 +23,6 @@ use crate::memory::TextCharge;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
 use crate::progress::RequestProgress;
-use crate::service::{PendingReply, SpaceHandle};
 use crate::shared_state::{ReplyTo, Shared, lock};
 use crate::watcher::RunawayDuty;
 

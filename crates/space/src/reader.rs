@@ -59,8 +59,10 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     let terms = WatchTerms::new(until, waiting);
     // What has no name is nobody else's answer.
     let names: Vec<u128> = tasks.iter().filter_map(|task| Some(task.name.as_ref()?.written)).collect();
-    let run = (!names.is_empty())
-        .then(|| lock(&shared.evaluating).begin(began, snapshot.version(), names, Arc::clone(&terms)));
+    let question = tasks.iter().find_map(|task| Some(task.name.as_ref()?.question));
+    let run = question.map(|question| {
+        lock(&shared.evaluating).begin(began, snapshot.version(), (question, names), Arc::clone(&terms))
+    });
     let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, terms, snapshot, (&job, &is_part)));
     let late = run.map(|run| lock(&shared.evaluating).end(run)).unwrap_or_default();
     let is_well = evaluated.is_ok();
@@ -85,15 +87,26 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
         let of = |bytes| SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source };
         let own = answers.iter().find(|(written, _)| *written == written_name(&task)).or(failed);
         let outcome = own.map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone());
-        shared.reply(task, outcome.map(of));
+        match outcome {
+            Err(refused) if shared.may_stream(&task, &refused) => shared.stream(task, snapshot, queued),
+            outcome => drop(shared.reply(task, outcome.map(of))),
+        }
     }
-    for LateAsker { asker, version } in late {
+    for LateAsker { asker: joined, version } in late {
+        let own = answers.iter().find(|(written, _)| *written == written_name(&joined.task));
+        // What is too long in one format may fit in another.
+        if own.is_none() && failed.is_none_or(|(_, outcome)| *outcome == Err(Refused::TooLong)) {
+            shared.answer_renamed(joined);
+            continue;
+        }
+        let (asker, own) = (joined.task, own.or(failed));
         let hints = asker.hints.clone();
         let source = AnswerSource::Shared;
         let of = |bytes| SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source };
-        let own = answers.iter().find(|(written, _)| *written == written_name(&asker)).or(failed);
-        let outcome = own.map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone());
-        shared.reply(asker, outcome.map(of));
+        match own.map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone()) {
+            Err(refused) if shared.may_stream(&asker, &refused) => shared.stream(asker, snapshot, Duration::ZERO),
+            outcome => drop(shared.reply(asker, outcome.map(of))),
+        }
     }
     is_well
 }

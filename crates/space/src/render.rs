@@ -1,19 +1,21 @@
-//! Answers as bytes: complete before the first is sent, so that nobody takes half of one for the whole.
+//! Answers as bytes: complete before the first is sent, so that nobody takes half of one for the whole. Those that are too long
+//! to be held go into a stream, which says how it ends.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use oxrdf::{Quad, Term, TripleRef, Variable};
-use oxrdfio::RdfSerializer;
-use sparesults::QueryResultsSerializer;
+use oxrdf::{Quad, Term, Triple, TripleRef, Variable};
+use oxrdfio::{RdfFormat, RdfSerializer, WriterQuadSerializer};
+use sparesults::{QueryResultsFormat, QueryResultsSerializer};
 use tidegate_graph::{GraphError, Mask, Query, QueryAnswer, QueryLimits, Row, Snapshot};
 use tidegate_wire_ssap::{RowWriter, SsapValue, write_boolean, write_triples};
 
 use crate::combining::RowKeeper;
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::machine::request::{Form, Refused};
+use crate::notifications::SpaceRequest;
 use crate::ssap::terms::triple_of;
 
 /// A growing answer with an end to it.
@@ -77,11 +79,7 @@ pub(crate) fn query(
             Ok(serializer.serialize_boolean_to_writer(BoundedBuffer::default(), answer)?.0)
         }
         (QueryAnswer::Triples(triples), Form::Graph(format)) => {
-            let mut writer = RdfSerializer::from_format(format).for_writer(BoundedBuffer::default());
-            for triple in triples {
-                writer.serialize_triple(&triple?)?;
-            }
-            Ok(writer.finish()?.0)
+            Ok(write_graph(BoundedBuffer::default(), triples, format)?.0)
         }
         (QueryAnswer::Boolean(answer), Form::Ssap) => {
             let mut out = String::new();
@@ -89,12 +87,7 @@ pub(crate) fn query(
             Ok(out.into_bytes())
         }
         (QueryAnswer::Triples(triples), Form::Ssap) => {
-            let mut writer =
-                RdfSerializer::from_format(oxrdfio::RdfFormat::RdfXml).for_writer(BoundedBuffer::default());
-            for triple in triples {
-                writer.serialize_triple(&triple?)?;
-            }
-            Ok(without_prolog(writer.finish()?.0))
+            Ok(without_prolog(write_graph(BoundedBuffer::default(), triples, RdfFormat::RdfXml)?.0))
         }
         // Doors choose the form by the kind of query.
         _ => Err(Refused::TooLong),
@@ -146,16 +139,7 @@ pub(crate) fn rows(
     keeper: &mut RowKeeper,
 ) -> Result<Vec<u8>, Refused> {
     match form {
-        Form::Results(format) => {
-            let serializer = QueryResultsSerializer::from_format(format);
-            let mut writer = serializer.serialize_solutions_to_writer(BoundedBuffer::default(), variables.to_vec())?;
-            for row in rows {
-                let row = row?;
-                writer.serialize(bound(variables, &row))?;
-                keeper.push(&row);
-            }
-            Ok(writer.finish()?.0)
-        }
+        Form::Results(format) => Ok(write_rows(BoundedBuffer::default(), variables, rows, format, keeper)?.0),
         Form::Ssap => {
             let names: Vec<String> = variables.iter().map(|name| name.as_str().to_owned()).collect();
             let mut out = String::new();
@@ -176,6 +160,72 @@ pub(crate) fn rows(
     }
 }
 
+/// Writes rows, and gives back where to.
+fn write_rows<W: Write>(
+    out: W,
+    variables: &[Variable],
+    rows: impl Iterator<Item = Result<Row, GraphError>>,
+    format: QueryResultsFormat,
+    keeper: &mut RowKeeper,
+) -> Result<W, Refused> {
+    let serializer = QueryResultsSerializer::from_format(format);
+    let mut writer = serializer.serialize_solutions_to_writer(out, variables.to_vec())?;
+    for row in rows {
+        let row = row?;
+        writer.serialize(bound(variables, &row))?;
+        keeper.push(&row);
+    }
+    Ok(writer.finish()?)
+}
+
+/// Writes triples, and gives back where to.
+fn write_graph<W: Write>(
+    out: W,
+    triples: impl Iterator<Item = Result<Triple, GraphError>>,
+    format: RdfFormat,
+) -> Result<W, Refused> {
+    let mut writer = RdfSerializer::from_format(format).for_writer(out);
+    for triple in triples {
+        writer.serialize_triple(&triple?)?;
+    }
+    Ok(writer.finish()?)
+}
+
+/// Writes the answer to a question while it is found: nothing of it is held but what the evaluation itself needs.
+pub(crate) fn stream(
+    ask: &SpaceRequest,
+    snapshot: &Snapshot,
+    limits: &QueryLimits,
+    out: &mut impl Write,
+) -> Result<(), Refused> {
+    match ask {
+        SpaceRequest::Query { query, form } => match (query.run(snapshot, limits)?, *form) {
+            (QueryAnswer::Rows(found), Form::Results(format)) => {
+                let variables = found.variables().to_vec();
+                write_rows(out, &variables, found, format, &mut RowKeeper::new(0))?;
+            }
+            (QueryAnswer::Triples(triples), Form::Graph(format)) => drop(write_graph(out, triples, format)?),
+            _ => return Err(Refused::TooLong),
+        },
+        SpaceRequest::Match { masks, form: Form::Graph(format) } => {
+            let mut writer = RdfSerializer::from_format(*format).for_writer(out);
+            snapshot.each_matching(masks, limits, |quad| Ok::<_, Refused>(write_quad(&mut writer, &quad, *format)?))?;
+            writer.finish()?;
+        }
+        // As it is held, or not at all.
+        _ => return Err(Refused::TooLong),
+    }
+    Ok(())
+}
+
+fn write_quad<W: Write>(writer: &mut WriterQuadSerializer<W>, quad: &Quad, format: RdfFormat) -> io::Result<()> {
+    if format.supports_datasets() {
+        writer.serialize_quad(quad)
+    } else {
+        writer.serialize_triple(TripleRef::from(quad.as_ref()))
+    }
+}
+
 /// What matches, as triples or quads.
 pub(crate) fn matches(
     masks: &[Mask],
@@ -188,11 +238,7 @@ pub(crate) fn matches(
         Form::Graph(format) => {
             let mut writer = RdfSerializer::from_format(format).for_writer(BoundedBuffer::default());
             for quad in &quads {
-                if format.supports_datasets() {
-                    writer.serialize_quad(quad)?;
-                } else {
-                    writer.serialize_triple(TripleRef::from(quad.as_ref()))?;
-                }
+                write_quad(&mut writer, quad, format)?;
             }
             Ok(writer.finish()?.0)
         }

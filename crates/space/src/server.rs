@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tidegate_http::{PasswordCache, Serving, TlsDoor, TlsSource};
 
 use crate::access_policy::AccessPolicy;
+use crate::handle::SpaceHandle;
 use crate::limits::{DOORS_CONNECTIONS_MAX, HEAD_TIMEOUT, REMEMBERED_FOR, REMEMBERED_MAX, STACK_BYTES};
 use crate::panics::Part;
 use crate::places::Places;
-use crate::service::SpaceHandle;
 use crate::{http, ssap};
 
 /// Where the doors are; port 0 takes a free one.

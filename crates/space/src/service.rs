@@ -1,42 +1,35 @@
-//! The service: a writer, readers and a watcher, and the handle by which doors reach them.
+//! The service: a writer, readers and a watcher, their beginning and their end. Doors reach them by its `handle`.
 
-use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use tidegate_control::Spread;
-use tidegate_graph::{GraphRights, GraphSpace, QueryLimits, SpaceLimits, SubscriberId};
+use tidegate_graph::{GraphSpace, SpaceLimits};
 use tidegate_store::disk::{Disk, FsDisk};
 use tidegate_store::{LogOptions, StoreConfig, StoreError};
-use tidegate_wire_ssap::SsapHeader;
-use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 use tracing::error;
 
 use crate::admission::SpaceAdmission;
-use crate::counts::{Cancelled, Ssap};
 use crate::crew::Crew;
 use crate::drafter;
 use crate::evaluator;
-use crate::limits::{BEGUN_GRACE, GRACE, INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
-use crate::machine::condition::{Condition, PAUSE_MIN, Restarts};
+use crate::handle::SpaceHandle;
+use crate::limits::{INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
+use crate::machine::condition::{PAUSE_MIN, Restarts};
 use crate::machine::delegation::DelegationConfig;
-use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
 use crate::memory::{MemoryBudget, Texts};
-use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::panics::{Part, Probe};
 use crate::parsers::{self, Length};
 use crate::persistence::Persistence;
-use crate::progress::{RequestProgress, RequestStage};
 use crate::reader;
-use crate::shared_state::{Control, ReplyTo, Shared, lock};
+use crate::service_endpoints::{ServiceEndpoint, ServiceEndpoints};
+use crate::shared_state::{Shared, lock};
 use crate::space_store::{LogPersistence, RestoredSpace, SpaceOpening, SpaceStore};
+use crate::streamer::{self, LongAnswerConfig};
 use crate::supervisor::{self, OpenedSpace, Reopen};
-use crate::watch::SpaceWatch;
 
 /// The smart space while it runs. Dropping it ends its threads.
 pub struct Service {
@@ -44,40 +37,6 @@ pub struct Service {
     threads: Vec<JoinHandle<()>>,
     crews: Vec<Arc<Crew>>,
     store: Option<Arc<SpaceStore>>,
-}
-
-/// The handle by which protocols ask the space.
-#[derive(Clone)]
-pub struct SpaceHandle {
-    pub(crate) shared: Arc<Shared>,
-    boot: u64,
-    /// What is asked by it is asked with these rights. None: with all.
-    rights: Option<Arc<GraphRights>>,
-    /// Their number: only those with equal rights share an answer.
-    scope: u64,
-}
-
-/// A request that was made.
-pub struct PendingReply {
-    reply: oneshot::Receiver<Result<SpaceResponse, Refused>>,
-    until: Instant,
-    progress: Arc<RequestProgress>,
-    is_change: bool,
-    /// It was begun and its time is over: it is waited for a little longer.
-    is_extended: bool,
-    shared: Arc<Shared>,
-}
-
-impl fmt::Debug for SpaceHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpaceHandle").field("version", &self.version()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for PendingReply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingReply").field("progress", &self.progress).finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for Service {
@@ -126,6 +85,10 @@ pub struct ServiceOptions {
     pub admission: SpaceAdmission,
     /// How many subscriptions may be handed over to their clients under load.
     pub delegation: DelegationConfig,
+    /// How answers are sent that are too long to be held.
+    pub long_answers: LongAnswerConfig,
+    /// Endpoints that queries with `SERVICE` may ask; none: nobody is asked.
+    pub services: Vec<ServiceEndpoint>,
     /// The memory budget of the process.
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// The first pause before the space begins anew after a fault; each further one is twice as long.
@@ -137,8 +100,9 @@ pub struct ServiceOptions {
 impl Default for ServiceOptions {
     fn default() -> Self {
         let (limits, admission) = (SpaceLimits::default(), SpaceAdmission::default());
-        let delegation = DelegationConfig::default();
-        Self { limits, admission, delegation, budget: None, restart_pause: PAUSE_MIN, probe: None }
+        let (delegation, long_answers) = (DelegationConfig::default(), LongAnswerConfig::default());
+        let (services, budget, restart_pause, probe) = (Vec::new(), None, PAUSE_MIN, None);
+        Self { limits, admission, delegation, long_answers, services, budget, restart_pause, probe }
     }
 }
 
@@ -262,7 +226,8 @@ impl Service {
     fn run(opened: Option<OpenedSpace>, again: Reopen, options: &ServiceOptions) -> io::Result<Self> {
         let seed = (u64::from_le_bytes(random()), u64::from_le_bytes(random()));
         let mut shared = Shared::new(seed, &options.admission).ok_or(io::ErrorKind::InvalidInput)?;
-        shared.delegation = options.delegation;
+        (shared.delegation, shared.long_answers) = (options.delegation, options.long_answers);
+        shared.services = ServiceEndpoints::new(options.services.clone());
         (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(options.budget.clone()));
         if let Some(opened) = &opened {
             let version = opened.restored.space.version();
@@ -270,10 +235,7 @@ impl Service {
             lock(&shared.cache).forget(version);
         }
         let shared = Arc::new(shared);
-        let handle = {
-            let boot = u64::from_le_bytes(random());
-            SpaceHandle { shared: Arc::clone(&shared), boot, rights: None, scope: 0 }
-        };
+        let handle = SpaceHandle::new(Arc::clone(&shared));
         // From here on dropping the service ends what has begun.
         let mut service = Self { handle, threads: Vec::new(), crews: Vec::new(), store: None };
         let own = Arc::clone(&shared);
@@ -282,6 +244,9 @@ impl Service {
         service.crews.push(Crew::start("space-stand", STACK_BYTES, 1, move || evaluator::run(&own))?);
         let own = Arc::clone(&shared);
         service.crews.push(Crew::start("space-draft", STACK_BYTES, 1, move || drafter::run(&own))?);
+        let own = Arc::clone(&shared);
+        let life = move || streamer::run(&own);
+        service.crews.push(Crew::start("space-stream", STACK_BYTES, shared.long_answers.threads(), life)?);
         for length in [Length::Short, Length::Long] {
             let own = Arc::clone(&shared);
             let life = move || parsers::run(&own, length);
@@ -314,239 +279,5 @@ impl Drop for Service {
                 error!(event = "panic", "a thread of the smart space has panicked");
             }
         }
-    }
-}
-
-impl SpaceHandle {
-    /// Asks and waits.
-    pub async fn ask(&self, ask: SpaceRequest, asker: RequestOrigin) -> Result<SpaceResponse, Refused> {
-        self.start(ask, asker).answer().await
-    }
-
-    /// Asks; what is asked first is done first, as far as it is of the same kind.
-    pub fn start(&self, ask: SpaceRequest, asker: RequestOrigin) -> PendingReply {
-        let (sender, reply) = oneshot::channel();
-        let patience = asker.patience.min(self.shared.time_max);
-        let asker = RequestOrigin { patience, scope: self.scope, ..asker };
-        let (is_change, progress) = (ask.is_change(), Arc::new(RequestProgress::default()));
-        let until = Instant::now() + asker.patience + GRACE;
-        let waiting = PendingReply::new(reply, until, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
-        let class = ask.class();
-        match self.restrict(ask, &QueryLimits::default()) {
-            Ok(ask) => self.shared.offer(ask, asker, ReplyTo { progress, charge: None, reply: sender }),
-            Err(refused) => {
-                let outcome = Err(refused);
-                self.shared.counts.count(class, &outcome, Duration::ZERO);
-                let _ = sender.send(outcome);
-            }
-        }
-        waiting
-    }
-
-    /// The same space for somebody with these rights; none are all.
-    #[must_use]
-    pub fn restricted(&self, rights: Option<&Arc<GraphRights>>) -> Self {
-        let rights = rights.filter(|rights| !rights.is_everything());
-        let scope = rights.map_or(0, |rights| {
-            use std::hash::{Hash, Hasher};
-            let mut hasher = siphasher::sip::SipHasher24::new_with_keys(self.shared.seed.0, self.shared.seed.1);
-            rights.hash(&mut hasher);
-            // Zero is who may do everything.
-            hasher.finish().max(1)
-        });
-        // What was seen with other rights is not what is there now.
-        let boot = self.boot ^ self.scope ^ scope;
-        Self { shared: Arc::clone(&self.shared), boot, rights: rights.cloned(), scope }
-    }
-
-    /// Whether there are graphs that are not for whoever has this handle.
-    pub(crate) fn is_restricted(&self) -> bool {
-        self.rights.is_some()
-    }
-
-    pub(crate) fn scope(&self) -> u64 {
-        self.scope
-    }
-
-    /// What is asked, with the rights of whoever has this handle.
-    pub(crate) fn restrict(&self, ask: SpaceRequest, limits: &QueryLimits) -> Result<SpaceRequest, Refused> {
-        match &self.rights {
-            Some(rights) => Ok(ask.restricted(rights, limits)?),
-            None => Ok(ask),
-        }
-    }
-
-    /// The number of a new connection whose changes are made in the order in which they are sent.
-    pub(crate) fn new_flow(&self) -> u64 {
-        self.shared.flows.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Ends a subscription of this connection.
-    pub fn unsubscribe(&self, id: SubscriberId, outlet: &Arc<NotificationOutlet>) {
-        self.shared.control(Control::Unsubscribe(id, Arc::clone(outlet)));
-    }
-
-    /// This connection is gone. Its subscription is kept up to date for a while, for its client to come back.
-    pub fn depart(&self, id: SubscriberId, outlet: &Arc<NotificationOutlet>) {
-        self.shared.control(Control::Depart(id, Arc::clone(outlet)));
-    }
-
-    pub(crate) fn call(&self, ids: Vec<SubscriberId>) {
-        if !ids.is_empty() {
-            self.shared.control(Control::Call(ids));
-        }
-    }
-
-    /// The version of the last change.
-    pub fn version(&self) -> u64 {
-        self.shared.version.load(Ordering::SeqCst)
-    }
-
-    /// A name for a version that no other run of this process has used.
-    pub fn version_name(&self, version: u64) -> String {
-        format!("\"{:016x}-{version}\"", self.boot)
-    }
-
-    /// The version of such a name; none of another run.
-    pub(crate) fn version_of_name(&self, name: &str) -> Option<u64> {
-        name.strip_prefix(&format!("\"{:016x}-", self.boot))?.strip_suffix('"')?.parse().ok()
-    }
-
-    /// The present version, if whoever has seen that one has its answer already: nothing that the request reads was touched
-    /// since.
-    pub(crate) fn unchanged_at(&self, ask: &SpaceRequest, seen: Option<u64>) -> Option<u64> {
-        let footprint = seen.and_then(|_| ask.footprint());
-        let (seen, footprint) = seen.zip(footprint)?;
-        lock(&self.shared.cache).unchanged_at(&footprint, seen)
-    }
-
-    /// A number for something that has a name, which nobody outside can foresee.
-    pub(crate) fn number(&self, what: &impl Hash) -> u64 {
-        let mut hasher = siphasher::sip::SipHasher24::new_with_keys(self.shared.seed.0, self.shared.seed.1);
-        what.hash(&mut hasher);
-        hasher.finish()
-    }
-
-    /// What was decided about requests for which there was no room, or no use: class, policy and number.
-    pub fn pool_decisions(&self) -> Vec<(&'static str, &'static str, u64)> {
-        lock(&self.shared.desk).front.decisions()
-    }
-
-    /// Class, outcome and number of the requests so far.
-    pub fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
-        self.shared.counts.all()
-    }
-
-    /// How long requests took from their coming to their answer, by class.
-    pub fn times(&self) -> Vec<(&'static str, Spread)> {
-        self.shared.counts.times()
-    }
-
-    /// Why evaluations were ended early, and how many.
-    pub fn cancelled(&self) -> Vec<(&'static str, u64)> {
-        self.shared.counts.all_cancelled().to_vec()
-    }
-
-    /// Ends an evaluation for an operator; false if there is none of this number.
-    pub fn cancel(&self, number: u64) -> bool {
-        let is_new = self.shared.watch.cancel(number);
-        if is_new == Some(true) {
-            self.shared.counts.cancelled(Cancelled::Operator);
-        }
-        is_new.is_some()
-    }
-
-    /// SSAP requests: what about, what became of them, and how many.
-    pub fn ssap(&self) -> Vec<(String, &'static str, u64)> {
-        self.shared.counts.all_ssap()
-    }
-
-    pub(crate) fn note_ssap(&self, header: &SsapHeader, outcome: Ssap) {
-        self.shared.counts.ssap(header, outcome);
-    }
-
-    /// What goes on, for an operator.
-    pub fn watch(&self) -> &SpaceWatch {
-        &self.shared.watch
-    }
-
-    /// Whether the space serves, begins anew, or has given up.
-    pub fn condition(&self) -> Condition {
-        self.shared.condition()
-    }
-
-    /// Parts that have panicked, and how often.
-    pub fn panics(&self) -> Vec<(&'static str, u64)> {
-        self.shared.panics.all().to_vec()
-    }
-
-    /// How often the space has begun anew, and how many threads were given up because they did not come back.
-    pub fn restarts(&self) -> (u64, u64) {
-        (self.shared.restarts.load(Ordering::Relaxed), self.shared.runaways.load(Ordering::Relaxed))
-    }
-
-    /// Connections that found no place, by door.
-    pub fn turned_away(&self) -> Vec<(&'static str, u64)> {
-        self.shared.counts.all_turned_away().to_vec()
-    }
-
-    /// Bytes that are charged for texts, and how often there was no room for one.
-    pub fn texts(&self) -> (usize, u64) {
-        self.shared.texts.report()
-    }
-
-    /// Evaluations under way, and bytes of answers that exist.
-    pub fn load(&self) -> (usize, usize) {
-        (self.shared.running(), self.shared.held.load(Ordering::Relaxed))
-    }
-}
-
-impl PendingReply {
-    pub(crate) fn new(
-        reply: oneshot::Receiver<Result<SpaceResponse, Refused>>,
-        until: Instant,
-        progress: Arc<RequestProgress>,
-        is_change: bool,
-        shared: Arc<Shared>,
-    ) -> Self {
-        Self { reply, until, progress, is_change, is_extended: false, shared }
-    }
-
-    /// Waits for the answer.
-    pub async fn answer(mut self) -> Result<SpaceResponse, Refused> {
-        self.wait().await
-    }
-
-    /// The same, for those who may be interrupted. Not to be called again after it has answered.
-    pub async fn wait(&mut self) -> Result<SpaceResponse, Refused> {
-        loop {
-            match timeout_at(self.until.into(), &mut self.reply).await {
-                Ok(Ok(outcome)) => return outcome,
-                Ok(Err(_)) => return Err(self.unanswered()),
-                Err(_) if !self.is_change || self.progress.withdraw() => return Err(Refused::Late),
-                // It was told to end. When it does, it is known what became of it.
-                Err(_) if !self.is_extended && self.progress.stage() == RequestStage::Begun => {
-                    self.is_extended = true;
-                    self.until += BEGUN_GRACE;
-                }
-                Err(_) => return Err(Refused::Unconfirmed),
-            }
-        }
-    }
-
-    /// Whoever had it is gone without a word.
-    fn unanswered(&self) -> Refused {
-        match self.progress.stage() {
-            RequestStage::Submitted => Refused::Unconfirmed,
-            _ if self.shared.is_closing() => Refused::Closing,
-            RequestStage::Begun => Refused::Panicked,
-            _ => self.shared.unavailable().unwrap_or(Refused::Panicked),
-        }
-    }
-}
-
-impl Drop for PendingReply {
-    fn drop(&mut self) {
-        self.progress.leave();
     }
 }

@@ -12,6 +12,7 @@ use tidegate_graph::{Evaluation, Snapshot, TouchedPlaces};
 use tokio::sync::oneshot;
 
 use crate::admission::SpaceAdmission;
+use crate::combining::JoinedTask;
 use crate::counts::Counts;
 use crate::drafter::{DraftWork, WorkerState};
 use crate::kps::KpDirectory;
@@ -20,8 +21,9 @@ use crate::machine::cache::Cache;
 use crate::machine::condition::Condition;
 use crate::machine::delegation::{DelegationConfig, DelegationTerms};
 use crate::machine::front_desk::{FrontDesk, NextRead, NextWrite, Offered, Side};
-use crate::machine::order::{Job, Taken};
-use crate::machine::request::{AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
+use crate::machine::order::{Job, Shape, Taken};
+use crate::machine::request::{AnswerDelivery, AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
+use crate::machine::request_queue::Caller;
 use crate::machine::running_queries::RunningQueries;
 use crate::machine::task::Requester;
 use crate::machine::writer::WriterWait;
@@ -32,6 +34,8 @@ use crate::parsers::Parsers;
 use crate::progress::RequestProgress;
 use crate::pulse::DoorPulse;
 use crate::service::{SystemChance, random};
+use crate::service_endpoints::ServiceEndpoints;
+use crate::streamer::{LongAnswerConfig, LongAnswers};
 use crate::watch::SpaceWatch;
 use crate::watcher::{WatchTerms, WatchedWork};
 
@@ -101,7 +105,7 @@ pub(crate) struct Shared {
     pub(crate) kps: KpDirectory,
     pub(crate) watch: SpaceWatch,
     /// Questions that are being evaluated. No other lock but that of the cache is taken while this one is held.
-    pub(crate) evaluating: Mutex<RunningQueries<Task, Arc<Mutex<WatchTerms>>>>,
+    pub(crate) evaluating: Mutex<RunningQueries<JoinedTask, Arc<Mutex<WatchTerms>>>>,
     /// The version of the last change that was, or is about to be, confirmed.
     pub(crate) version: AtomicU64,
     /// Bytes of answers that exist.
@@ -119,6 +123,11 @@ pub(crate) struct Shared {
     condition: AtomicU8,
     /// Texts that wait to be read, and what they are charged with.
     pub(crate) parsers: Parsers,
+    /// Answers that are sent while they are made, and how.
+    pub(crate) streams: LongAnswers,
+    pub(crate) long_answers: LongAnswerConfig,
+    /// Whom queries with `SERVICE` may ask.
+    pub(crate) services: ServiceEndpoints,
     pub(crate) texts: Arc<Texts>,
     pub(crate) probe: Option<Arc<dyn Probe>>,
     /// How long the doors take to get to what they are told.
@@ -170,6 +179,9 @@ impl Shared {
             runaways: AtomicU64::new(0),
             condition: AtomicU8::new(Condition::Serving.code()),
             parsers: Parsers::default(),
+            streams: LongAnswers::default(),
+            long_answers: LongAnswerConfig::default(),
+            services: ServiceEndpoints::new(Vec::new()),
             texts: Arc::default(),
             probe: None,
             pulse: DoorPulse::default(),
@@ -192,10 +204,25 @@ impl Shared {
         let until = began + asker.patience;
         let (accepts_partial, client, flow) = (asker.accepts_partial, asker.caller.client, asker.caller.flow);
         let (check, name) = (ask.check_name(name.as_ref(), client, asker.is_check), name.map(Box::new));
-        let delegation = DelegationTerms::new(asker.accepts_delegation, asker.caller.standing);
+        let delegation = DelegationTerms::new(asker.accepts_delegation, asker.caller.standing).of(client);
         let hints = Hints::default();
-        let mut task =
-            Task { ask, class, name, began, until, accepts_partial, check, client, flow, delegation, hints, requester };
+        let (takes_stream, household) = (asker.delivery == AnswerDelivery::Streamed, asker.caller.own_household());
+        let mut task = Task {
+            ask,
+            class,
+            name,
+            began,
+            until,
+            accepts_partial,
+            check,
+            client,
+            flow,
+            household,
+            takes_stream,
+            delegation,
+            hints,
+            requester,
+        };
         if let Some(refused) = self.unavailable() {
             self.reply(task, Err(refused));
             return;
@@ -210,9 +237,15 @@ impl Shared {
             // What may be a part is nobody else's answer.
             task.name = None;
         }
-        let Some(task) = self.join_running(task, &asker) else { return };
+        if let Some(task) = self.join_running(task, &asker, shape) {
+            self.enter(task, shape, &asker.caller);
+        }
+    }
+
+    /// A request waits for its turn, or is refused at once.
+    pub(crate) fn enter(&self, task: Task, shape: Shape, caller: &Caller) {
         let mut desk = lock(&self.desk);
-        let offered = desk.front.offer(self.now(), task, shape, &asker.caller, &mut SystemChance);
+        let offered = desk.front.offer(self.now(), task, shape, caller, &mut SystemChance);
         // Also when this one is refused: its coming may have ended the wait of others.
         let late: Vec<_> = [Side::Read, Side::Write].into_iter().flat_map(|side| desk.front.drain(side)).collect();
         drop(desk);
@@ -288,6 +321,7 @@ impl Shared {
     pub(crate) fn close(&self) {
         lock(&self.desk).front.close();
         self.parsers.close();
+        self.streams.close();
         let beside = [&self.evaluator, &self.drafter, &self.watcher, &self.supervisor];
         for wake in [&self.writer, &self.reader].into_iter().chain(beside) {
             wake.notify_all();
@@ -394,95 +428,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use tidegate_graph::{Query, QueryLimits};
-
-    use super::*;
-    use crate::admission::{ClassAdmission, Policy};
-    use crate::machine::request::Form;
-    use crate::machine::request_queue::Caller;
-
-    /// Nobody works here: what is offered waits.
-    fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<SpaceResponse, Refused>> {
-        let (reply, answer) = oneshot::channel();
-        let ask = SpaceRequest::Edit { remove: Vec::new(), insert: Vec::new() };
-        let asker = RequestOrigin { patience, ..RequestOrigin::new(0, None) };
-        shared.offer(ask, asker, ReplyTo { progress: Arc::default(), charge: None, reply });
-        answer
-    }
-
-    #[test]
-    fn what_would_wait_too_long_is_refused_at_once_with_the_time_to_come_back() {
-        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
-        let mut waiting = Vec::new();
-        let retry_after = loop {
-            let mut answer = offered(&shared, Duration::from_secs(10));
-            match answer.try_recv() {
-                Ok(Err(Refused::Busy(hints))) => break hints.retry_after.unwrap(),
-                Ok(other) => panic!("{other:?}"),
-                Err(_) => waiting.push(answer),
-            }
-            assert!(waiting.len() <= 10_000, "nothing is ever refused");
-        };
-        // A tenth of a second of changes that are taken to last 50 µs.
-        assert_eq!(waiting.len(), 2000);
-        assert!(retry_after >= Duration::from_millis(90), "{retry_after:?}");
-        assert_eq!(shared.counts.all(), [("update", "busy", 1)]);
-    }
-
-    #[test]
-    fn a_later_check_of_the_same_client_makes_the_earlier_one_out_of_date() {
-        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
-        let ask = |client: u64, is_check: bool| {
-            let (reply, answer) = oneshot::channel();
-            let query = Query::parse("SELECT ?o { <urn:lamp> <urn:state> ?o }", &QueryLimits::default()).unwrap();
-            let form = Form::Results(sparesults::QueryResultsFormat::Json);
-            let request = SpaceRequest::Query { query: Box::new(query), form };
-            let caller = Caller { client, ..Caller::default() };
-            let asker = RequestOrigin { is_check, ..RequestOrigin::new(0, None).of(caller) };
-            shared.offer(request, asker, ReplyTo { progress: Arc::default(), charge: None, reply });
-            answer
-        };
-        let (mut first, mut other, mut plain) = (ask(1, true), ask(2, true), ask(1, false));
-        let mut later = ask(1, true);
-        assert!(matches!(first.try_recv(), Ok(Err(Refused::Outdated))));
-        for waiting in [&mut other, &mut plain, &mut later] {
-            assert!(waiting.try_recv().is_err(), "of others, and what is no check, nothing is known to be old");
-        }
-        assert_eq!(shared.counts.all(), [("query", "outdated", 1)]);
-        let decisions = lock(&shared.desk).front.decisions();
-        let made: Vec<_> = decisions.into_iter().filter(|(_, _, number)| *number > 0).collect();
-        assert_eq!(made, [("query", "outdated", 1)]);
-    }
-
-    #[test]
-    fn an_operator_chooses_how_long_the_line_is_and_what_happens_beyond() {
-        let line = ClassAdmission { policy: Policy::Postpone, delay_max: Duration::from_millis(1) };
-        let shared = Shared::new((1, 2), &SpaceAdmission { update: line, ..SpaceAdmission::default() }).unwrap();
-        // Twenty of 50 µs each are a millisecond; the others wait, too, and nobody is refused.
-        let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
-        assert!(waiting.iter_mut().all(|answer| answer.try_recv().is_err()));
-        let line = ClassAdmission { policy: Policy::Deny, ..line };
-        let shared = Shared::new((1, 2), &SpaceAdmission { update: line, ..SpaceAdmission::default() }).unwrap();
-        let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
-        let refused = waiting.iter_mut().filter_map(|answer| answer.try_recv().ok()).count();
-        assert_eq!(
-            refused,
-            100 - crate::machine::order::CLIENT_FREE,
-            "what a client may have under way is not refused for delay"
-        );
-        let line = ClassAdmission { delay_max: Duration::ZERO, ..line };
-        assert!(Shared::new((1, 2), &SpaceAdmission { update: line, ..SpaceAdmission::default() }).is_none());
-    }
-
-    #[test]
-    fn who_cannot_wait_is_told_so_and_after_the_end_nobody_waits() {
-        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
-        let _first = offered(&shared, Duration::from_secs(10));
-        let _second = offered(&shared, Duration::from_secs(10));
-        let mut hopeless = offered(&shared, Duration::from_micros(1));
-        assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy(_)))));
-        shared.close();
-        assert!(matches!(offered(&shared, Duration::from_secs(1)).try_recv(), Ok(Err(Refused::Closing))));
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_control::Timestamp;
 use tidegate_graph::{CancelToken, GraphSpace, RuleId, SubscriberId};
 use tracing::warn;
 
@@ -22,6 +23,8 @@ pub(crate) struct WriterThread {
     machine: Machine,
     keep: Option<Box<dyn Persistence>>,
     shared: Arc<Shared>,
+    /// There were subscriptions that may be delegated when that was last looked at.
+    is_delegable: bool,
 }
 
 impl WriterThread {
@@ -33,7 +36,7 @@ impl WriterThread {
     ) -> Self {
         let machine = Writer::new(space, rules, keep.is_some().then_some(StoreHealth::Fine));
         let machine = machine.with_delegation(&shared.delegation);
-        Self { machine, keep, shared }
+        Self { machine, keep, shared, is_delegable: false }
     }
 
     /// Serves until the end; false if something panicked. Then nothing of the data is used any more.
@@ -70,10 +73,7 @@ impl WriterThread {
                 Next::Control(Control::Idle) => self.machine.handle_idle(),
                 Next::Wait(_) | Next::End => {}
             }
-            if self.machine.poll_look().is_some_and(|look| now >= look) {
-                let counts = self.machine.look(now, self.shared.wait_of_late());
-                self.shared.watch.delegation(counts);
-            }
+            self.look_at_delegations(now);
             self.act();
         }
         let is_kept = self.keep.as_mut().is_none_or(|keep| keep.close());
@@ -83,6 +83,18 @@ impl WriterThread {
             self.machine.handle_store_failed();
         }
         self.answer();
+    }
+
+    /// Also once after the last subscription has gone that may be delegated: nothing of it is shown then.
+    fn look_at_delegations(&mut self, now: Timestamp) {
+        let look = self.machine.poll_look();
+        if look.map_or(!self.is_delegable, |look| now < look) {
+            return;
+        }
+        self.is_delegable = look.is_some();
+        let counts = self.machine.look(now, self.shared.wait_of_late());
+        self.shared.watch.delegation(counts);
+        self.shared.kps.show_delegations(self.machine.delegations());
     }
 
     /// After a panic: whoever waits is told what is known, and whoever listens that it is over.

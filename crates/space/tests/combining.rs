@@ -292,6 +292,39 @@ fn who_asks_what_is_being_evaluated_joins_it_unless_something_was_changed_since(
 }
 
 #[test]
+fn who_asks_the_same_under_other_names_joins_it_too_and_is_asked_anew_where_rows_are_not_kept() {
+    for (values, evaluations) in [(3, 1), (2000, 2)] {
+        let (gate, service) = gated();
+        let (handle, csv) = (service.handle(), QueryResultsFormat::Csv);
+        let triples = (0..values)
+            .map(|n| format!("<urn:{n}> <urn:p0> \"{n}-{}\" . ", "x".repeat(64)))
+            .collect::<Vec<_>>()
+            .concat();
+        changed(&handle, &format!("INSERT DATA {{ {triples} }}"));
+        let start = |text: &str| handle.start(question(text, csv), RequestOrigin::new(0, None));
+        let first = start("SELECT ?s ?o { ?s <urn:p0> ?o }");
+        gate.until_begun(1);
+        let renamed = start("SELECT ?value ?lamp { ?lamp <urn:p0> ?value }");
+        gate.open(evaluations);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (first, renamed) = (runtime.block_on(first.answer()).unwrap(), runtime.block_on(renamed.answer()).unwrap());
+        let lines = |response: &SpaceResponse| -> Vec<String> {
+            let mut lines: Vec<String> = String::from_utf8_lossy(bytes(response)).lines().map(str::to_owned).collect();
+            lines[1..].sort();
+            lines
+        };
+        let swapped = |line: &String| line.split_once(',').map(|(a, b)| format!("{b},{a}")).unwrap();
+        let (own, mut other) = (lines(&first), lines(&renamed).iter().map(swapped).collect::<Vec<_>>());
+        other[1..].sort();
+        assert_eq!((own[0].as_str(), other[0].as_str()), ("s,o", "lamp,value"));
+        assert_eq!(own[1..], other[1..]);
+        assert_eq!((own.len(), gate.begun()), (values + 1, evaluations));
+        let expected = if evaluations == 1 { AnswerSource::Shared } else { AnswerSource::Fresh };
+        assert_eq!((first.source, renamed.source), (AnswerSource::Fresh, expected));
+    }
+}
+
+#[test]
 fn an_evaluation_goes_on_for_whoever_has_joined_it() {
     let (gate, service) = gated();
     let (handle, json) = (service.handle(), QueryResultsFormat::Json);

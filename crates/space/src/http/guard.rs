@@ -23,9 +23,9 @@ use super::HttpState;
 use super::problem::SpaceProblem;
 use super::site::Site;
 use crate::access_policy::{AccessMode, Checked};
+use crate::handle::SpaceHandle;
 use crate::machine::request::Refused;
 use crate::panics::{Panicked, Part};
-use crate::service::SpaceHandle;
 
 /// A request whose user is who it says.
 #[derive(Clone, Debug)]

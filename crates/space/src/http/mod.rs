@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 mod check;
+mod federation;
 mod guard;
 mod negotiate;
 mod page;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
@@ -35,15 +36,15 @@ use tidegate_http::{PasswordCache, SecureStream, Timeouts, TlsDoor, serve_connec
 
 use crate::access_policy::{AccessPolicy, KpIdentity};
 use crate::counts::ConnectionKind;
+use crate::handle::SpaceHandle;
 use crate::limits::{
     BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_LAST_TIME, INLINE_BYTES,
 };
-use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
+use crate::machine::request::{AnswerDelivery, Refused, RequestOrigin, SpaceResponse};
 use crate::memory::TextCharge;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
 use crate::places::{AcceptTrouble, Places};
-use crate::service::SpaceHandle;
 
 /// What all requests share.
 #[derive(Debug)]
@@ -241,7 +242,9 @@ fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Resul
     // Several clients of one address may ask the same: only who has a name is known to be the same as before.
     let is_check =
         asks.client.is_some() && (asks.version.is_some() || head.headers.contains_key(header::IF_NONE_MATCH));
-    Ok(RequestOrigin { is_check, ..RequestOrigin::new(0, patience).of(caller) })
+    // Before HTTP 1.1 a body ends with its connection: what is broken off would look like the whole.
+    let delivery = if head.version >= Version::HTTP_11 { AnswerDelivery::Streamed } else { AnswerDelivery::Whole };
+    Ok(RequestOrigin { is_check, delivery, ..RequestOrigin::new(0, patience).of(caller) })
 }
 
 /// A header that is made of numbers and known words.

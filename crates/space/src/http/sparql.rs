@@ -7,16 +7,19 @@ use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use oxrdf::NamedNode;
 use tidegate_control::admission::Class;
-use tidegate_graph::{GraphError, Query, QueryLimits, Update};
+use tidegate_graph::{FederatedQuery, GraphError, Query, QueryLimits, QueryRefusal, Update};
+use tokio::time::Instant;
 
 use super::body::{Parameters, content_type};
 use super::guard::AskerRights;
 use super::problem::{SpaceProblem, announce};
-use super::{HttpState, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
+use super::{HttpState, Whole, ask_text, asker, asks, federation, method_not_allowed, negotiate, read_body, value};
+use crate::answer_stream::AnswerStream;
+use crate::handle::SpaceHandle;
 use crate::machine::request::{AnswerSource, Form, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::notifications::SpaceRequest;
-use crate::service::SpaceHandle;
 
 /// The operations that a path takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,7 +118,33 @@ async fn posted(
 enum QueryNote {
     Asked(Form, bool),
     Unchanged(u64),
+    /// Other endpoints have to be asked before, and then these graphs.
+    Federated(Box<FederatedNote>),
     Wrong(SpaceProblem),
+}
+
+struct FederatedNote {
+    query: FederatedQuery,
+    terms: QueryTerms,
+}
+
+/// What goes with the text of a query.
+struct QueryTerms {
+    default: Vec<NamedNode>,
+    named: Vec<NamedNode>,
+    headers: HeaderMap,
+}
+
+impl QueryTerms {
+    /// The query on its graphs, and how its answer is written.
+    fn apply(&mut self, query: Query) -> Result<(Query, Form), SpaceProblem> {
+        let (default, named) = (std::mem::take(&mut self.default), std::mem::take(&mut self.named));
+        let is_plain = default.is_empty() && named.is_empty();
+        let query = if is_plain { query } else { query.on_graphs(default, named) };
+        let headers = &self.headers;
+        let form = if query.is_graph() { negotiate::graph(headers, false) } else { negotiate::results(headers) };
+        Ok((query, form?))
+    }
 }
 
 async fn ask(
@@ -128,25 +157,31 @@ async fn ask(
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
     let asker = RequestOrigin { accepts_partial: accepts_partial(parameters)?, ..asker(door, parameters, &head)? };
     let asked = AskerRights::handle(door, &head);
-    let (bytes, headers, handle) = (text.len(), head.headers, asked.clone());
+    let (bytes, handle, began) = (text.len(), asked.clone(), Instant::now());
+    let mut terms = QueryTerms { default, named, headers: head.headers };
     let work = move |limits: &QueryLimits| {
-        let mut query = match Query::parse(&text, limits) {
+        let wrong = |problem| (QueryNote::Wrong(problem), Err(Refused::Declined));
+        let query = match Query::parse(&text, limits) {
             Ok(query) => query,
             Err(GraphError::Cancelled) => return (QueryNote::Wrong(Refused::Late.into()), Err(Refused::Late)),
-            Err(error) => return (QueryNote::Wrong(error.into()), Err(Refused::Declined)),
+            Err(GraphError::Refused(QueryRefusal::Service)) if handle.has_services() => {
+                return match FederatedQuery::parse(&text, limits) {
+                    Ok(query) => {
+                        (QueryNote::Federated(Box::new(FederatedNote { query, terms })), Err(Refused::Declined))
+                    }
+                    Err(error) => wrong(error.into()),
+                };
+            }
+            Err(error) => return wrong(error.into()),
         };
-        if !(default.is_empty() && named.is_empty()) {
-            query = query.on_graphs(default, named);
-        }
-        let form = if query.is_graph() { negotiate::graph(&headers, false) } else { negotiate::results(&headers) };
-        let form = match form {
-            Ok(form) => form,
-            Err(problem) => return (QueryNote::Wrong(problem), Err(Refused::Declined)),
+        let (query, form) = match terms.apply(query) {
+            Ok(applied) => applied,
+            Err(problem) => return wrong(problem),
         };
         let is_repeatable = query.is_repeatable();
         let ask = SpaceRequest::Query { query: Box::new(query), form };
         let unchanged = |seen: &u64| handle.unchanged_at(&ask, Some(*seen));
-        if let Some(version) = seen(&handle, &headers, is_read).iter().find_map(unchanged) {
+        if let Some(version) = seen(&handle, &terms.headers, is_read).iter().find_map(unchanged) {
             return (QueryNote::Unchanged(version), Err(Refused::Declined));
         }
         (QueryNote::Asked(form, is_repeatable), Ok(ask))
@@ -154,12 +189,34 @@ async fn ask(
     match asked.read(bytes, Class::Query, asker, work).answer().await {
         (_, Some(QueryNote::Wrong(problem))) => Err(problem),
         (_, Some(QueryNote::Unchanged(version))) => Ok(not_modified(&asked, version)),
+        (_, Some(QueryNote::Federated(note))) => ask_others(&asked, *note, asker, began).await,
         (Ok(answered), Some(QueryNote::Asked(form, is_repeatable))) => {
             Ok(respond(&asked, answered, form, is_repeatable))
         }
         (Ok(_), None) => Err(Refused::Closing.into()),
         (Err(refused), _) => Err(refused.into()),
     }
+}
+
+/// A query with `SERVICE`: other endpoints are asked first. All of it within the time of the request.
+async fn ask_others(
+    asked: &SpaceHandle,
+    note: FederatedNote,
+    asker: RequestOrigin,
+    began: Instant,
+) -> Result<Response, SpaceProblem> {
+    let FederatedNote { query, mut terms } = note;
+    let until = began + asker.patience;
+    let answered = federation::call(asked, query, until).await?;
+    let asker = RequestOrigin { patience: until.saturating_duration_since(Instant::now()), ..asker };
+    let bytes = answered.bytes();
+    let work = move |limits: &QueryLimits| {
+        let (query, form) = terms.apply(answered.query(limits)?)?;
+        Ok((SpaceRequest::Query { query: Box::new(query), form }, form))
+    };
+    let (answered, form) = ask_text(asked, (bytes, Class::Query, asker), work).await?;
+    // What others say may be another thing the next time.
+    Ok(respond(asked, answered, form, false))
 }
 
 /// Whether a part of the answer is taken for it: only whoever says so gets one.
@@ -194,8 +251,11 @@ pub(super) fn not_modified(handle: &SpaceHandle, version: u64) -> Response {
 
 /// An answer with what is known about it.
 pub(super) fn respond(handle: &SpaceHandle, answered: SpaceResponse, form: Form, is_repeatable: bool) -> Response {
-    let ResponseBody::Bytes(bytes) = answered.answer else { return StatusCode::NO_CONTENT.into_response() };
-    let mut response = bytes.into_response();
+    let mut response = match answered.answer {
+        ResponseBody::Bytes(bytes) => bytes.into_response(),
+        ResponseBody::Stream(stream) => streamed(stream),
+        _ => return StatusCode::NO_CONTENT.into_response(),
+    };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(negotiate::media_type(form)));
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
@@ -214,9 +274,19 @@ pub(super) fn respond(handle: &SpaceHandle, answered: SpaceResponse, form: Form,
         AnswerSource::Shared => ", coalesced",
         AnswerSource::Remembered => ", cached",
         AnswerSource::Partial => ", partial",
+        AnswerSource::Streamed => ", streamed",
     };
     headers.insert("server-timing", value(&format!("queue;dur={queued:.3}{how}")));
     response
+}
+
+/// A body that is sent while it is made. If that fails in the middle it is broken off, without the end that a body in chunks has.
+fn streamed(stream: AnswerStream) -> Response {
+    let pieces = futures_util::stream::unfold(stream, |stream| async move {
+        let piece = stream.next().await?;
+        Some((piece, stream))
+    });
+    Body::from_stream(pieces).into_response()
 }
 
 async fn change(

@@ -24,6 +24,7 @@ use super::problem::SpaceProblem;
 use super::{HttpState, asks};
 use crate::access_policy::{AccessPolicy, ConnectionRights, KpIdentity, RIGHTS_CHANGED};
 use crate::counts::ConnectionKind;
+use crate::handle::SpaceHandle;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::machine::notification::{SpaceNotification, delegation_hints};
 use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse, Watched};
@@ -32,7 +33,6 @@ use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, RESTART
 use crate::panics::Part;
 use crate::parsers::TextReading;
 use crate::sepa::{SepaError, SepaRequest, SepaSubscription, read};
-use crate::service::SpaceHandle;
 use crate::ssap::uuid;
 
 /// Requests of one socket that may be under way; more wait in it.

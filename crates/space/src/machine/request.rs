@@ -10,6 +10,7 @@ use tidegate_control::admission::Class;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{GraphError, Mask, Query, ResultBaseline, ResultDelta, SubscriberId, Update};
 
+use crate::answer_stream::AnswerStream;
 use crate::limits::{TEXT_SHOWN_BYTES, TIME_MAX, TIME_MIN};
 use crate::machine::condition::Condition;
 use crate::machine::request_queue::Caller;
@@ -154,6 +155,18 @@ pub struct RequestOrigin {
     pub is_check: bool,
     /// Whether its client checks by itself while it is asked to, instead of being told of changes.
     pub accepts_delegation: bool,
+    /// What becomes of an answer that is too long to be held.
+    pub delivery: AnswerDelivery,
+}
+
+/// How an answer may come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerDelivery {
+    /// Complete, or not at all.
+    #[default]
+    Whole,
+    /// If it is too long to be held, while it is made.
+    Streamed,
 }
 
 impl RequestOrigin {
@@ -161,7 +174,9 @@ impl RequestOrigin {
     pub fn new(scope: u64, patience: Option<Duration>) -> Self {
         let patience = patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX);
         let caller = Caller::default();
-        Self { scope, patience, caller, accepts_partial: false, is_check: false, accepts_delegation: false }
+        let (accepts_partial, is_check, accepts_delegation) = (false, false, false);
+        let delivery = AnswerDelivery::default();
+        Self { scope, patience, caller, accepts_partial, is_check, accepts_delegation, delivery }
     }
 
     /// The same, by this caller.
@@ -182,6 +197,8 @@ impl RequestOrigin {
 pub enum ResponseBody {
     /// The answer to a query.
     Bytes(Bytes),
+    /// The same, which is sent while it is made.
+    Stream(AnswerStream),
     /// A change was done.
     Changed {
         /// Whether anything is different now.
@@ -222,6 +239,8 @@ pub enum AnswerSource {
     Shared,
     /// It was worked out before, for this question or one that contains it, and nothing that it reads has changed since.
     Remembered,
+    /// It is worked out for this request while it is sent.
+    Streamed,
     /// It was worked out for this request, and is not all of it: rows that belong to the answer, and not all that do.
     Partial,
 }

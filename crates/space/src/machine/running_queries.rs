@@ -34,7 +34,8 @@ struct RunningQuery<T, W> {
     at: u64,
     /// When it ends, whoever waits.
     until_max: Timestamp,
-    /// Names of the answers that it writes.
+    /// The question, and names of the answers that it writes.
+    question: u128,
     written: Vec<u128>,
     watch: W,
     joined: Vec<LateAsker<T>>,
@@ -45,28 +46,43 @@ pub(crate) struct RunningQueries<T, W> {
     all: BTreeMap<RunNumber, RunningQuery<T, W>>,
     /// The newest that writes each answer.
     by_written: BTreeMap<u128, RunNumber>,
+    /// The newest of each question, under whatever names: whoever asks it under others can be written an answer from its rows.
+    by_question: BTreeMap<u128, RunNumber>,
     made: u64,
 }
 
 impl<T, W> Default for RunningQueries<T, W> {
     fn default() -> Self {
-        Self { all: BTreeMap::new(), by_written: BTreeMap::new(), made: 0 }
+        Self { all: BTreeMap::new(), by_written: BTreeMap::new(), by_question: BTreeMap::new(), made: 0 }
     }
 }
 
 impl<T, W> RunningQueries<T, W> {
-    /// An evaluation begins, on the data of this version, for answers of these names.
-    pub(crate) fn begin(&mut self, now: Timestamp, at: u64, written: Vec<u128>, watch: W) -> RunNumber {
+    /// An evaluation of a question begins, on the data of this version, for answers of these names.
+    pub(crate) fn begin(
+        &mut self,
+        now: Timestamp,
+        at: u64,
+        (question, written): (u128, Vec<u128>),
+        watch: W,
+    ) -> RunNumber {
         self.made += 1;
         let number = RunNumber(self.made);
         self.by_written.extend(written.iter().map(|name| (*name, number)));
-        self.all.insert(number, RunningQuery { at, until_max: now + TIME_MAX, written, watch, joined: Vec::new() });
+        self.by_question.insert(question, number);
+        let run = RunningQuery { at, until_max: now + TIME_MAX, question, written, watch, joined: Vec::new() };
+        self.all.insert(number, run);
         number
     }
 
     /// Whether there is one that somebody might join.
     pub(crate) fn is_running(&self, name: &QueryName) -> bool {
-        self.by_written.contains_key(&name.written)
+        self.by_written.contains_key(&name.written) || self.of_question(name).is_some()
+    }
+
+    /// The one whose rows answer a `SELECT` under other names.
+    fn of_question(&self, name: &QueryName) -> Option<RunNumber> {
+        self.by_question.get(&name.question).copied().filter(|_| !name.columns.is_empty())
     }
 
     /// Somebody asks, and waits until then. `unchanged_at` says the present version, if nothing that the question reads was
@@ -80,7 +96,8 @@ impl<T, W> RunningQueries<T, W> {
         unchanged_at: impl FnOnce(u64) -> Option<u64>,
         extend: impl FnOnce(&mut W, &T, Timestamp) -> bool,
     ) -> Result<(), T> {
-        let run = self.by_written.get(&name.written).and_then(|number| self.all.get_mut(number));
+        let number = self.by_written.get(&name.written).copied().or_else(|| self.of_question(name));
+        let run = number.and_then(|number| self.all.get_mut(&number));
         let may_join = |run: &&mut RunningQuery<T, W>| run.joined.len() < JOINED_RUNNING_MAX && now < run.until_max;
         let Some(run) = run.filter(may_join) else { return Err(asker) };
         let Some(version) = unchanged_at(run.at) else { return Err(asker) };
@@ -98,6 +115,9 @@ impl<T, W> RunningQueries<T, W> {
             if self.by_written.get(name) == Some(&number) {
                 self.by_written.remove(name);
             }
+        }
+        if self.by_question.get(&run.question) == Some(&number) {
+            self.by_question.remove(&run.question);
         }
         run.joined
     }
@@ -153,9 +173,9 @@ mod tests {
             let (mut asked, mut joined, mut answered) = (0, 0, 0);
             for operation in operations {
                 match operation {
-                    Operation::Begin(key) => open.push((running.begin(NOW, version, vec![key], true), version, key)),
+                    Operation::Begin(key) => open.push((running.begin(NOW, version, (key, vec![key]), true), version, key)),
                     Operation::BeginLate(key, behind) => {
-                        open.push((running.begin(NOW, version - behind, vec![key], true), version - behind, key));
+                        open.push((running.begin(NOW, version - behind, (key, vec![key]), true), version - behind, key));
                     }
                     Operation::Change(key) => {
                         version += 1;
@@ -190,14 +210,28 @@ mod tests {
             }
             answered += open.into_iter().map(|(number, ..)| running.end(number).len()).sum::<usize>();
             prop_assert!(joined == answered && joined <= asked);
-            prop_assert!(running.all.is_empty() && running.by_written.is_empty());
+            prop_assert!(running.all.is_empty() && running.by_written.is_empty() && running.by_question.is_empty());
         }
+    }
+
+    #[test]
+    fn whoever_asks_under_other_names_joins_if_rows_can_be_written_for_it() {
+        let mut running = RunningQueries::<u32, ()>::default();
+        let number = running.begin(NOW, 1, (7, vec![70]), ());
+        let renamed = QueryName { question: 7, written: 71, columns: vec![0], ..name(7) };
+        // Neither a truth value nor a graph has columns.
+        let other_form = QueryName { columns: Vec::new(), ..renamed.clone() };
+        assert!(running.is_running(&renamed) && !running.is_running(&other_form));
+        assert_eq!(running.join(&renamed, 1, (NOW, NOW), Some, |(), _, _| true), Ok(()));
+        assert_eq!(running.join(&other_form, 2, (NOW, NOW), Some, |(), _, _| true), Err(2));
+        assert_eq!(running.end(number), [LateAsker { asker: 1, version: 1 }]);
+        assert!(!running.is_running(&renamed));
     }
 
     #[test]
     fn so_many_may_join_and_no_more() {
         let mut running = RunningQueries::<usize, ()>::default();
-        let number = running.begin(NOW, 1, vec![7], ());
+        let number = running.begin(NOW, 1, (7, vec![7]), ());
         assert!(running.is_running(&name(7)) && !running.is_running(&name(8)));
         for asker in 0..JOINED_RUNNING_MAX {
             assert_eq!(running.join(&name(7), asker, (NOW, NOW), Some, |(), _, _| true), Ok(()));
@@ -210,7 +244,7 @@ mod tests {
     #[test]
     fn whoever_asks_the_same_again_and_again_keeps_nothing_going_beyond_the_longest_time() {
         let mut running = RunningQueries::<u32, Timestamp>::default();
-        running.begin(NOW, 1, vec![7], NOW + TIME_MAX / 2);
+        running.begin(NOW, 1, (7, vec![7]), NOW + TIME_MAX / 2);
         let extend = |until: &mut Timestamp, _: &u32, to: Timestamp| {
             *until = (*until).max(to);
             true

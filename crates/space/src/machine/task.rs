@@ -41,6 +41,10 @@ pub(crate) struct PendingRequest<R, C> {
     pub(crate) client: u64,
     /// The connection whose requests are done in the order in which they were sent; 0: of none.
     pub(crate) flow: u64,
+    /// All of the same user or address.
+    pub(crate) household: u64,
+    /// An answer that is too long to be held may come while it is made.
+    pub(crate) takes_stream: bool,
     /// Whether a subscription may be handed over to its client, and how soon.
     pub(crate) delegation: DelegationTerms,
     /// What its client is told about pace.

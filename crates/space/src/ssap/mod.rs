@@ -21,9 +21,10 @@ use self::buffer::BufferRoom;
 use self::connection::Sides;
 use crate::access_policy::{AccessPolicy, Checked};
 use crate::counts::ConnectionKind;
+use crate::handle::SpaceHandle;
 use crate::limits::SSAP_BUFFERS_BYTES_MAX;
 use crate::places::{AcceptTrouble, Places};
-use crate::service::{SpaceHandle, random};
+use crate::service::random;
 use crate::shared_state::lock;
 
 /// What the connections of this door share.

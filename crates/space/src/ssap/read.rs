@@ -14,11 +14,11 @@ use super::buffer::READ_BYTES;
 use super::connection::ReadSide;
 use super::plan::{Plan, PlanStep, ReplyForm, Rows, plan};
 use super::{subscription_name, uuid};
+use crate::handle::{PendingReply, SpaceHandle};
 use crate::limits::SSAP_LINGER_BYTES;
 use crate::machine::request::{Refused, SpaceResponse};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::parsers::TextReading;
-use crate::service::{PendingReply, SpaceHandle};
 
 /// What an answer is to become.
 #[derive(Debug)]

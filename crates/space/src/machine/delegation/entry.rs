@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 
-use super::INTERVAL_MAX;
+use super::{DelegationTerms, INTERVAL_MAX};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelegationEntry {
     pub(super) rank: u8,
+    /// Whose it is.
+    pub(super) client: u64,
     /// Changes a second of late, as of `noted`. While it is delegated it is known by its checks only, and does not fade.
     rate: f64,
     noted: Timestamp,
@@ -25,8 +27,10 @@ pub(super) struct DelegationEntry {
 }
 
 impl DelegationEntry {
-    pub(super) fn new(now: Timestamp, rank: u8) -> Self {
-        Self { rank, rate: 0.0, noted: now, is_pushed: true, rows: 1.0, moved: None, strikes: 0, every: INTERVAL_MAX }
+    pub(super) fn new(now: Timestamp, terms: &DelegationTerms) -> Self {
+        let DelegationTerms { rank, client, .. } = *terms;
+        let (is_pushed, moved, strikes, every) = (true, None, 0, INTERVAL_MAX);
+        Self { rank, client, rate: 0.0, noted: now, is_pushed, rows: 1.0, moved, strikes, every }
     }
 
     pub(super) fn note(&mut self, now: Timestamp, rows: usize) {

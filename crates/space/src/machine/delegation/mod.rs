@@ -53,6 +53,8 @@ pub(crate) struct DelegationTerms {
     pub(crate) is_accepted: bool,
     /// How important it is; 0 is most, and never delegated.
     pub(crate) rank: u8,
+    /// Whose it is, for whoever asks.
+    pub(crate) client: u64,
 }
 
 impl DelegationTerms {
@@ -63,8 +65,25 @@ impl DelegationTerms {
             KpRole::Service => 0,
             KpRole::Customer => 1 + (WEIGHT_MAX / standing.weight.clamp(1, WEIGHT_MAX)).ilog2() as u8,
         };
-        Self { is_accepted, rank }
+        Self { is_accepted, rank, client: 0 }
     }
+
+    /// The same, of this client.
+    #[must_use]
+    pub(crate) fn of(self, client: u64) -> Self {
+        Self { client, ..self }
+    }
+}
+
+/// The subscriptions of one client that accepts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientDelegation {
+    /// Those that may be delegated.
+    pub accepting: usize,
+    /// Of these, those that are.
+    pub delegated: usize,
+    /// The shortest interval of its checks.
+    pub every: Option<Duration>,
 }
 
 /// What has happened so far.
@@ -132,9 +151,9 @@ impl Delegator {
         if !terms.is_accepted || terms.rank == 0 || self.share_max == 0.0 {
             self.entries.remove(&id);
         } else if let Some(entry) = self.entries.get_mut(&id) {
-            entry.rank = terms.rank;
+            (entry.rank, entry.client) = (terms.rank, terms.client);
         } else {
-            self.entries.insert(id, DelegationEntry::new(now, terms.rank));
+            self.entries.insert(id, DelegationEntry::new(now, &terms));
         }
     }
 
@@ -234,6 +253,20 @@ impl Delegator {
             handed_over: self.handed_over,
             taken_back: self.taken_back,
         }
+    }
+
+    /// The same by client.
+    pub(crate) fn by_client(&self) -> BTreeMap<u64, ClientDelegation> {
+        let mut all: BTreeMap<u64, ClientDelegation> = BTreeMap::new();
+        for (id, entry) in &self.entries {
+            let own = all.entry(entry.client).or_default();
+            own.accepting += 1;
+            if self.delegated.contains(id) {
+                own.delegated += 1;
+                own.every = Some(own.every.map_or(entry.every, |every| every.min(entry.every)));
+            }
+        }
+        all
     }
 
     /// Those whose checks cost more than what would be pushed to them.

@@ -25,7 +25,7 @@ impl Bed {
         let now = Timestamp::from_secs_f64(100.0);
         let mut delegator = Delegator::new(&DelegationConfig { share_max, ..DelegationConfig::default() });
         for (id, (rank, _)) in all.iter().enumerate() {
-            delegator.begin(now, id as u64, DelegationTerms { is_accepted: true, rank: *rank });
+            delegator.begin(now, id as u64, DelegationTerms { is_accepted: true, rank: *rank, client: id as u64 % 2 });
         }
         let rates = all.iter().map(|(_, rate)| *rate).collect::<Vec<_>>();
         let checked = BTreeMap::new();
@@ -99,8 +99,8 @@ fn while_it_is_calm_nobody_is_delegated_and_without_anybody_it_is_not_even_looke
     bed.run(30, Duration::from_millis(49));
     assert_eq!(bed.delegator.counts(), DelegationCounts { accepting: 200, ..DelegationCounts::default() });
     let mut nobody = Delegator::new(&DelegationConfig::default());
-    nobody.begin(bed.now, 1, DelegationTerms { is_accepted: false, rank: 2 });
-    nobody.begin(bed.now, 2, DelegationTerms { is_accepted: true, rank: 0 });
+    nobody.begin(bed.now, 1, DelegationTerms { is_accepted: false, rank: 2, client: 0 });
+    nobody.begin(bed.now, 2, DelegationTerms { is_accepted: true, rank: 0, client: 0 });
     assert_eq!((nobody.poll_look(), nobody.counts()), (None, DelegationCounts::default()));
 }
 
@@ -249,4 +249,21 @@ proptest! {
             prop_assert!(f64::from(*moves) <= most, "{moves} moves in {secs} times 5 s");
         }
     }
+}
+
+#[test]
+fn what_is_delegated_is_known_by_client() {
+    let mut delegator =
+        Delegator::new(&DelegationConfig { wait: Duration::ZERO, load_min: 0.0, ..DelegationConfig::default() });
+    let now = Timestamp::from_nanos(1);
+    for (id, client) in [(1, 7), (2, 7), (3, 8)] {
+        delegator.begin(now, id, DelegationTerms { is_accepted: true, rank: 2, client });
+    }
+    delegator.begin(now, 4, DelegationTerms { is_accepted: false, rank: 2, client: 9 });
+    let all = delegator.by_client();
+    let accepting: Vec<_> =
+        all.iter().map(|(client, own)| (*client, own.accepting, own.delegated, own.every)).collect();
+    assert_eq!(accepting, [(7, 2, 0, None), (8, 1, 0, None)]);
+    delegator.end(3);
+    assert!(!delegator.by_client().contains_key(&8));
 }

@@ -107,7 +107,7 @@ impl DelegationWorld {
             let mut watch = Watch::new(&plan, now, &mut dice);
             watch.allow_missed();
             let rank = if number.is_multiple_of(4) { 0 } else { 8 };
-            let terms = DelegationTerms { is_accepted: !number.is_multiple_of(3), rank };
+            let terms = DelegationTerms { is_accepted: !number.is_multiple_of(3), rank, client: 0 };
             let (up, down) = (VecDeque::new(), VecDeque::new());
             DelegableClient { watch, terms, names: BTreeMap::new(), live: Attempt(0), up, down, lost: 0, changes: 0 }
         };
@@ -171,6 +171,8 @@ impl DelegationWorld {
             check,
             client,
             flow,
+            household: 0,
+            takes_stream: false,
             delegation,
             hints,
             requester,

@@ -41,6 +41,11 @@ impl Caller {
         Self { household, standing, ..self }
     }
 
+    /// Whose it is; itself, if it is a household of its own.
+    pub(crate) fn own_household(&self) -> u64 {
+        if self.household == 0 { self.client } else { self.household }
+    }
+
     /// The same, on this connection, whose requests are done in the order in which they were sent.
     #[must_use]
     pub fn in_flow(self, flow: u64) -> Self {

@@ -203,7 +203,10 @@ impl SpaceWorld {
                         self.confirmed = self.confirmed.max(answered.version);
                         self.seen.confirmed += 1;
                     }
-                    ResponseBody::Subscribed(_) | ResponseBody::Bytes(_) | ResponseBody::Rule(_) => {}
+                    ResponseBody::Subscribed(_)
+                    | ResponseBody::Bytes(_)
+                    | ResponseBody::Stream(_)
+                    | ResponseBody::Rule(_) => {}
                 }
             }
             Err(Refused::Unconfirmed) => self.seen.unconfirmed += 1,

@@ -93,6 +93,8 @@ impl WaitingWorld {
             check: None,
             client: 0,
             flow: 0,
+            household: 0,
+            takes_stream: false,
             delegation: crate::machine::delegation::DelegationTerms::default(),
             hints: Hints::default(),
             requester: Waiting(number),

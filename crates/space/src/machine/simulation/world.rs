@@ -302,7 +302,13 @@ impl SpaceWorld {
             check: None,
             client: 0,
             flow,
-            delegation: DelegationTerms { is_accepted: self.made.is_multiple_of(2), rank: (self.made % 3) as u8 },
+            household: 0,
+            takes_stream: false,
+            delegation: DelegationTerms {
+                is_accepted: self.made.is_multiple_of(2),
+                rank: (self.made % 3) as u8,
+                client: 0,
+            },
             hints: Hints::default(),
             requester: visitor,
         };

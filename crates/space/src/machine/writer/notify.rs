@@ -1,6 +1,7 @@
 //! Whom to tell what. What a subscriber has no room for waits in the graph, where changes merge; and so does what its client
 //! is to fetch by itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tidegate_graph::{CatchUp, ResultDelta, SubscriberEvent, SubscriberId};
 
 use super::{DelegationCounts, Writer, WriterEvent};
 use crate::change::WrittenChange;
+use crate::machine::delegation::ClientDelegation;
 use crate::machine::notification::SpaceNotification;
 use crate::machine::task::Requester;
 
@@ -39,6 +41,11 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     pub(crate) fn look(&mut self, now: Timestamp, wait: Duration) -> DelegationCounts {
         self.ready.extend(self.delegator.look(now, wait).into_iter().map(SubscriberId));
         self.delegator.counts()
+    }
+
+    /// The subscriptions that may be delegated, by client.
+    pub(crate) fn delegations(&self) -> BTreeMap<u64, ClientDelegation> {
+        self.delegator.by_client()
     }
 
     /// What a subscriber is told next. To be called only when there is room for it.

@@ -4,7 +4,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::Service;
-use crate::limits::{BATCH_BYTES, LARGE_QUADS, SSAP_BUFFERS_BYTES_MAX};
+use crate::limits::{BATCH_BYTES, LARGE_QUADS, SSAP_BUFFERS_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_WAIT};
 
 fn message(kind: &str, parameters: &str) -> String {
     format!(
