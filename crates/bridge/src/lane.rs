@@ -1,0 +1,272 @@
+//! One direction of a bridge: what came from one broker, its *source*, and is on its way to the other, its *sink*.
+//!
+//! A lane has nothing that has to outlive a connection. The source keeps each message until it has the sink's answer, because the
+//! answer that it gets *is* the sink's, under the number that the source gave the message:
+//!
+//! ```text
+//! source ──PUBLISH 7──> lane ──PUBLISH 7──> sink        PUBACK 7, PUBREC 7, PUBREL 7 and PUBCOMP 7 likewise
+//! ```
+//! Two things are more than a wire. A refusal that passes (0x97) is not passed on: the message is sent again later. And before a
+//! number is used for a new message of QoS 2 for the first time in this process, the sink is told to release it (PUBREL): a sink that
+//! kept the number from a session that the source has lost would take the new message for the old one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::hints::Hints;
+use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Packet, PacketId, Properties, Publish, QoS, ReasonCode};
+
+use crate::limits::{HELD_BYTES_MAX, HELD_MAX, OUTPUT_BYTES_MAX};
+use crate::pace::{DrainPace, PaceVerdict};
+use crate::packet_ids::PacketIds;
+use crate::wire_end::WireEnd;
+
+/// A message between the two, as the sink is to have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RelayedMessage {
+    pub(crate) topic: String,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) properties: Vec<u8>,
+    pub(crate) retain: bool,
+    /// As the source sent it.
+    pub(crate) delivery: Delivery,
+    /// The best that the bridge's topic allows.
+    pub(crate) qos_max: QoS,
+}
+
+#[derive(Debug)]
+struct Flight {
+    /// None once the sink has it (QoS 2, released).
+    message: Option<RelayedMessage>,
+    sent_at: Timestamp,
+}
+
+/// What an answer of the sink came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneOutcome {
+    /// Nothing that counts.
+    Step,
+    /// The sink has the message, this long after it was sent.
+    Taken(Duration),
+    /// Not now; it is sent again.
+    Deferred,
+    /// Never.
+    Refused(ReasonCode),
+}
+
+#[derive(Debug)]
+pub(crate) struct RelayLane {
+    /// Came, and not sent yet; in order.
+    held: VecDeque<RelayedMessage>,
+    held_bytes: usize,
+    flights: BTreeMap<PacketId, Flight>,
+    /// Numbers that the source has released; passed on when the sink is there.
+    released: VecDeque<PacketId>,
+    /// Numbers that the sink holds nothing old under.
+    clean: PacketIds,
+    /// The sink was told to release these for that reason only; its answer is nobody's.
+    rinsing: BTreeSet<PacketId>,
+}
+
+impl RelayLane {
+    pub(crate) fn new() -> Self {
+        Self {
+            held: VecDeque::new(),
+            held_bytes: 0,
+            flights: BTreeMap::new(),
+            released: VecDeque::new(),
+            clean: PacketIds::default(),
+            rinsing: BTreeSet::new(),
+        }
+    }
+
+    /// The connections are gone; the source sends again whatever has no answer. The answer is how many messages nobody sends again.
+    pub(crate) fn reset(&mut self) -> u64 {
+        let lost = self.held.iter().filter(|message| message.delivery.qos() == QoS::AtMostOnce).count();
+        self.held.clear();
+        self.held_bytes = 0;
+        self.flights.clear();
+        self.released.clear();
+        self.rinsing.clear();
+        lost as u64
+    }
+
+    /// The source has lost the session: its numbers mean other messages from now on.
+    pub(crate) fn on_source_forgot(&mut self) {
+        self.clean.clear();
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// There is room for more of the source.
+    pub(crate) fn has_room(&self) -> bool {
+        self.held.len() < HELD_MAX && self.held_bytes < HELD_BYTES_MAX
+    }
+
+    /// The source sends more at once than it was told it may.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.held_bytes >= 2 * HELD_BYTES_MAX
+    }
+
+    /// A message of the source, to be sent when its time comes.
+    pub(crate) fn take(&mut self, message: RelayedMessage) {
+        // Sent twice on one connection: it is on its way already.
+        if message.delivery.packet_id().is_some_and(|id| self.flights.contains_key(&id)) {
+            return;
+        }
+        self.held_bytes += message.topic.len() + message.payload.len();
+        self.held.push_back(message);
+    }
+
+    /// Sends what may be sent. `gone` is told of each message that is done with: whether it was sent (QoS 0), or is too large. The
+    /// answer is when to try again.
+    pub(crate) fn pump(
+        &mut self,
+        pace: &mut DrainPace,
+        (source, sink): (&mut WireEnd, &mut WireEnd),
+        now: Timestamp,
+        mut gone: impl FnMut(bool),
+    ) -> Option<Timestamp> {
+        self.pass_releases(source, sink);
+        while let Some(next) = self.held.front() {
+            if sink.out.len() >= OUTPUT_BYTES_MAX {
+                return None;
+            }
+            let qos = next.delivery.qos().min(next.qos_max).min(sink.qos_max);
+            let verdict = match qos {
+                QoS::AtMostOnce => pace.verdict_without_window(now),
+                _ => pace.verdict(self.flights.len(), sink.receive_max, now),
+            };
+            match verdict {
+                PaceVerdict::Ready => {}
+                PaceVerdict::At(then) => return Some(then),
+                PaceVerdict::Full => return None,
+            }
+            let message = self.held.pop_front()?;
+            self.held_bytes = self.held_bytes.saturating_sub(message.topic.len() + message.payload.len());
+            self.send(message, qos, source, sink, now, &mut gone);
+            pace.on_sent(now);
+        }
+        None
+    }
+
+    fn send(
+        &mut self,
+        message: RelayedMessage,
+        qos: QoS,
+        source: &mut WireEnd,
+        sink: &mut WireEnd,
+        now: Timestamp,
+        gone: &mut impl FnMut(bool),
+    ) {
+        let dup = message.delivery.dup();
+        let delivery = match (qos, message.delivery.packet_id()) {
+            (QoS::AtLeastOnce, Some(packet_id)) => Delivery::AtLeastOnce { packet_id, dup },
+            (QoS::ExactlyOnce, Some(packet_id)) => {
+                // What is sent again must find what the sink kept of it.
+                if self.clean.insert(packet_id) && !dup {
+                    sink.write_ack(AckKind::PubRel, packet_id, ReasonCode::Success);
+                    self.rinsing.insert(packet_id);
+                }
+                Delivery::ExactlyOnce { packet_id, dup }
+            }
+            _ => Delivery::AtMostOnce,
+        };
+        let publish = Publish {
+            delivery,
+            retain: message.retain && sink.retains,
+            topic: &message.topic,
+            properties: if sink.version().is_v5() {
+                Properties::from_encoded(&message.properties)
+            } else {
+                Properties::EMPTY
+            },
+            payload: &message.payload,
+        };
+        let is_sent = sink.write(&Packet::Publish(publish));
+        if let Some(id) = delivery.packet_id().filter(|_| is_sent) {
+            self.flights.insert(id, Flight { message: Some(message), sent_at: now });
+        } else {
+            answer_source(source, message.delivery, ReasonCode::Success);
+            gone(is_sent);
+        }
+    }
+
+    /// An answer of the sink to a message of this lane.
+    pub(crate) fn on_answer(&mut self, ack: &Ack<'_>, source: &mut WireEnd, now: Timestamp) -> LaneOutcome {
+        let id = ack.packet_id;
+        if ack.kind == AckKind::PubComp {
+            if self.rinsing.remove(&id) {
+                return LaneOutcome::Step;
+            }
+            // Also of a message that an earlier connection has brought so far.
+            self.flights.remove(&id);
+            source.write_ack(AckKind::PubComp, id, ReasonCode::Success);
+            return LaneOutcome::Step;
+        }
+        let Some(flight) = self.flights.get_mut(&id) else { return LaneOutcome::Step };
+        let Some(message) = flight.message.take() else { return LaneOutcome::Step };
+        let latency = now.since(flight.sent_at);
+        if is_passing(ack.reason) {
+            self.flights.remove(&id);
+            self.held_bytes += message.topic.len() + message.payload.len();
+            // A refusal ends the exchange: the next attempt is a first one, and goes before what came later.
+            self.held.push_front(message);
+            return LaneOutcome::Deferred;
+        }
+        if ack.kind == AckKind::PubRec && !ack.reason.is_failure() {
+            source.write_ack(AckKind::PubRec, id, ReasonCode::Success);
+            return LaneOutcome::Taken(latency);
+        }
+        self.flights.remove(&id);
+        answer_source(source, message.delivery, ack.reason);
+        if ack.reason.is_failure() { LaneOutcome::Refused(ack.reason) } else { LaneOutcome::Taken(latency) }
+    }
+
+    /// The source releases a message of QoS 2.
+    pub(crate) fn on_release(&mut self, id: PacketId) {
+        self.released.push_back(id);
+    }
+
+    fn pass_releases(&mut self, source: &mut WireEnd, sink: &mut WireEnd) {
+        for id in self.released.drain(..) {
+            if sink.qos_max < QoS::ExactlyOnce {
+                // The sink knows no such step: the bridge has taken it from there.
+                source.write_ack(AckKind::PubComp, id, ReasonCode::Success);
+            } else {
+                sink.write_ack(AckKind::PubRel, id, ReasonCode::Success);
+            }
+        }
+    }
+}
+
+/// Tells the source what became of a message, in the steps of its own quality of service.
+pub(crate) fn answer_source(source: &mut WireEnd, delivery: Delivery, reason: ReasonCode) {
+    match delivery {
+        Delivery::AtMostOnce => {}
+        Delivery::AtLeastOnce { packet_id, .. } => source.write_ack(AckKind::PubAck, packet_id, reason),
+        // Before MQTT 5 a refusal cannot be said: the source releases the number then, and the sink answers to that.
+        Delivery::ExactlyOnce { packet_id, .. } => source.write_ack(AckKind::PubRec, packet_id, reason),
+    }
+}
+
+/// Whether a refusal is about this moment and not about the message.
+fn is_passing(reason: ReasonCode) -> bool {
+    matches!(reason, ReasonCode::QuotaExceeded | ReasonCode::ServerBusy | ReasonCode::MessageRateTooHigh)
+}
+
+/// What an answer says about the pace.
+pub(crate) fn hints_of(properties: Properties<'_>) -> Hints {
+    let mut hints = Hints::default();
+    for (name, text) in properties.user_properties() {
+        hints.read(name, text);
+    }
+    hints
+}

@@ -1,0 +1,82 @@
+//! Single rules of the machine, each by a short conversation.
+
+use std::time::Duration;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use tidegate_bridge::{BridgeAction, BridgeConfig, BridgeMachine, BridgeSide};
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{QoS, Version};
+
+use crate::model::{World, config};
+
+#[test]
+fn numbers_that_the_sink_kept_from_a_lost_session_do_not_swallow_new_messages() {
+    for version in [Version::V5, Version::V311] {
+        let mut world = World::new(version, 20);
+        // Numbers 1 to 5 are stored there and never released: the session here is gone before it can say so.
+        for number in 1..=5 {
+            world.here.publish(number, QoS::ExactlyOnce);
+        }
+        for _ in 0..200 {
+            world.exchange(usize::MAX);
+            if world.there.received.len() == 5 {
+                break;
+            }
+        }
+        assert_eq!(world.there.received, [1, 2, 3, 4, 5]);
+        world.cut(BridgeSide::Local);
+        world.here.forget_queue();
+        for number in 101..=105 {
+            world.here.publish(number, QoS::ExactlyOnce);
+        }
+        world.calm_down();
+        assert_eq!(world.there.received[5..], [101, 102, 103, 104, 105], "{version:?}");
+    }
+}
+
+#[test]
+fn addresses_are_tried_in_turn_and_a_pause_comes_when_all_have_failed() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+    let mut world = World::new(Version::V5, 20);
+    world.bridge = BridgeMachine::new(BridgeConfig { addresses: 3, ..config(Version::V5) }, Timestamp::ZERO);
+    // The session here comes first; then nobody is at any address.
+    while world.there_is_nobody() {
+        world.exchange(usize::MAX);
+    }
+    let mut machine = world.bridge;
+    let (mut tried, mut now) = (vec![0], world.now);
+    machine.handle_lost(BridgeSide::Remote, "refused", now, &mut rng);
+    for _ in 0..40 {
+        machine.turn(now, &mut rng);
+        while let Some(action) = machine.poll_action() {
+            if let BridgeAction::Open { address } = action {
+                tried.push(address);
+                machine.handle_lost(BridgeSide::Remote, "refused", now, &mut rng);
+            }
+        }
+        if let Some(at) = machine.poll_timeout() {
+            now = now.max(at);
+        }
+    }
+    assert!(tried.len() >= 6, "{tried:?}");
+    assert!(tried.windows(2).all(|pair| pair[1] == (pair[0] + 1) % 3), "{tried:?}");
+    assert!(now > Timestamp::ZERO + Duration::from_millis(50), "it waits between two rounds: {now:?}");
+    assert_eq!(machine.status(now).trouble.as_deref(), Some("refused"));
+}
+
+#[test]
+fn what_is_published_before_the_other_broker_was_ever_there_waits() {
+    let mut world = World::new(Version::V5, 20);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+    let mut opened = 0;
+    for _ in 0..10 {
+        world.bridge.turn(world.now, &mut rng);
+        match world.bridge.poll_action() {
+            Some(BridgeAction::Attach) => break,
+            Some(BridgeAction::Open { .. }) => opened += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(opened, 0, "the session here has its subscriptions before the other broker is tried");
+}
