@@ -229,6 +229,11 @@ impl Handshake {
         self.peer.ip()
     }
 
+    /// Whether it is one of the broker's own bridges.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.listener.as_ref().is_some_and(|listener| listener.is_inside)
+    }
+
     /// The client identifier of one that has said hello, and what is gone with it.
     pub(crate) fn checking(&self) -> Option<(&str, Weak<()>)> {
         match &self.stage {

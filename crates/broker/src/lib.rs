@@ -12,6 +12,7 @@
 #![allow(missing_docs, reason = "a field whose name says it has no other text")]
 
 pub mod ask;
+mod attach;
 mod attempts;
 pub mod authenticate;
 mod bans;

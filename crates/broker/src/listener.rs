@@ -32,6 +32,8 @@ pub(crate) struct OpenListener {
     /// Sockets that came in here, whatever they are doing.
     connections: Permits,
     pub(crate) counts: ListenerCounts,
+    /// Nobody comes in here but what runs in this process.
+    pub(crate) is_inside: bool,
 }
 
 /// What is asked of whoever comes in at one listener.
@@ -87,8 +89,23 @@ impl OpenListener {
             terms: ListenerTerms::of(listener),
             connections: Permits::default(),
             counts: ListenerCounts::default(),
+            is_inside: false,
         };
         Ok((Arc::new(open), socket))
+    }
+
+    /// No listener at all: where the broker's own bridges come in.
+    pub(crate) fn inside(address: SocketAddr) -> Arc<Self> {
+        Arc::new(Self {
+            kind: ListenerKind::Mqtt,
+            address,
+            name: "bridge",
+            tls: None,
+            terms: Mutex::new(ListenerTerms { connections_max: None, proxies: Arc::new([]) }),
+            connections: Permits::default(),
+            counts: ListenerCounts::default(),
+            is_inside: true,
+        })
     }
 
     /// A TLS session for a new connection; `None` at a plain listener.

@@ -34,6 +34,9 @@ pub(crate) struct SharedState {
     pub(crate) connections: Permits,
     /// Those in a handshake.
     pub(crate) handshakes: Permits,
+    /// Connections of the broker's own bridges, and those of them in a handshake.
+    pub(crate) bridges: Permits,
+    pub(crate) bridge_handshakes: Permits,
     /// Questions of operators under way.
     pub(crate) asking: Permits,
     /// Messages of maps on their way to shards.
@@ -82,6 +85,8 @@ impl SharedState {
             handshakes,
             asking,
             mapped: Permits::default(),
+            bridges: Permits::default(),
+            bridge_handshakes: Permits::default(),
             extra_metrics: ExtraMetrics::default(),
             watch: LastWatch::default(),
             pressure,

@@ -53,6 +53,8 @@ pub(crate) enum ThreadMessage {
     Tap(Arc<Tap>),
     /// A map publishes.
     Mapped(Box<OutgoingMapped>),
+    /// What runs beside the broker says how it is: a topic below `$SYS`, and its value.
+    System(Box<(String, String)>),
     /// Drain, and end the thread.
     Shutdown,
 }

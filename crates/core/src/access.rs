@@ -16,6 +16,19 @@ pub struct Identity {
     pub roles: Option<Arc<[Arc<str>]>>,
 }
 
+/// The user that the broker's own bridges are. Nobody else can be: whoever authenticates as this is turned away.
+pub const BRIDGE_USER: &str = "$bridge";
+
+/// What the client identifiers of the broker's own bridges begin with. Nobody else may have one.
+pub const BRIDGE_IDS: &str = "$bridge/";
+
+impl Identity {
+    /// Whether this is a bridge of the broker's own.
+    pub fn is_bridge(&self) -> bool {
+        self.user.as_deref() == Some(BRIDGE_USER)
+    }
+}
+
 /// What a client wants to do with a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

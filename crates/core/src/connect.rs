@@ -9,12 +9,12 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Properties, QoS, ReasonCode};
 
-use crate::access::{Action, Identity, Policy};
+use crate::access::{Action, BRIDGE_IDS, Identity, Policy};
 use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::face::{ClientAnswer, Face};
 use crate::gate::is_own_notice;
-use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
+use crate::limits::{BRIDGE_WINDOW_MAX, CONNECTIONS_MAX, STORE_PAUSE};
 use crate::message::{Message, Precedence, Publication};
 use crate::parent::parent_of;
 use crate::session::{PendingWill, Session};
@@ -134,7 +134,10 @@ impl ShardState {
     }
 
     fn check_hello(&mut self, hello: &Hello<'_>) -> Result<(), ReasonCode> {
-        if hello.client_id.is_empty() || hello.client_id.len() > self.settings.client_id_bytes_max {
+        let is_too_long = hello.client_id.len() > self.settings.client_id_bytes_max && !hello.identity.is_bridge();
+        // Whoever could be a bridge could take what waits for it.
+        let is_reserved = hello.client_id.starts_with(BRIDGE_IDS) != hello.identity.is_bridge();
+        if hello.client_id.is_empty() || is_too_long || is_reserved {
             return Err(ReasonCode::ClientIdentifierNotValid);
         }
         if let Some(objection) = hello.objection {
@@ -206,6 +209,7 @@ impl ShardState {
         let origin = origin_of(&client_id);
         let parent = parent_of(&hello.identity, self.seed);
         let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), parent, origin);
+        session.spool = self.settings.spool_of(&client_id);
         self.take_over_ghost(&mut session);
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
@@ -218,7 +222,10 @@ impl ShardState {
         connection.patience = (hello.keep_alive > 0).then(|| Duration::from_millis(u64::from(hello.keep_alive) * 1500));
         let patience = connection.patience;
         let (conn, generation) = self.connections.insert(connection);
-        let expiry = hello.expiry.min(self.settings.session_expiry_max);
+        // The other broker may be away for longer than any client.
+        let is_bridge = hello.identity.is_bridge();
+        let expiry = if is_bridge { hello.expiry } else { hello.expiry.min(self.settings.session_expiry_max) };
+        let window_max = if is_bridge { BRIDGE_WINDOW_MAX } else { self.settings.inflight_max };
         if let Some(session) = self.sessions.get_mut(index) {
             session.expiry = expiry;
         }
@@ -233,7 +240,8 @@ impl ShardState {
             session.timer_at = None;
             self.journal.clear_will(session);
             session.will = will.map(Box::new);
-            session.window = hello.window.min(self.settings.inflight_max).max(1);
+            session.window = hello.window.min(window_max).max(1);
+            session.spool = self.settings.spool_of(&session.client_id);
             session.inbound_before = session.inbound.len();
         }
         if let Some(patience) = patience {
@@ -350,7 +358,8 @@ pub(crate) fn may(policy: &dyn Policy, identity: &Identity, client_id: &str, act
             return true;
         }
     }
-    policy.allows(identity, client_id, action, topic)
+    // What a bridge may do, its topics say.
+    (identity.is_bridge() && action != Action::Prioritize) || policy.allows(identity, client_id, action, topic)
 }
 
 /// `$SYS/broker/connection/<client id>/state`: every mosquitto that bridges writes it, as its will, too. Under its own name only.

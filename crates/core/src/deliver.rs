@@ -131,7 +131,7 @@ impl ShardState {
             session.ledger.lose_delivery(Loss::Away, class, &mut self.stats);
             return;
         }
-        let bounds = bounds_of(settings, class);
+        let bounds = bounds_of(settings, session.spool, class);
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
@@ -427,11 +427,11 @@ pub(crate) fn delivery_of(qos: QoS, packet_id: PacketId, dup: bool) -> Delivery 
     }
 }
 
-/// How much may wait for one session when a message of this class comes.
-pub(crate) fn bounds_of(settings: &Settings, class: ClassId) -> Bounds {
+/// How much may wait for one session when a message of this class comes; `spool` is that of a bridge.
+pub(crate) fn bounds_of(settings: &Settings, spool: Option<usize>, class: ClassId) -> Bounds {
     Bounds {
-        messages_max: settings.queue_messages_max,
-        bytes_max: settings.queue_bytes_max,
+        messages_max: if spool.is_some() { usize::MAX } else { settings.queue_messages_max },
+        bytes_max: spool.unwrap_or(settings.queue_bytes_max),
         class_bytes: settings.priority.bytes_max(class),
     }
 }

@@ -2,6 +2,9 @@
 
 use core::time::Duration;
 
+/// Messages under way to a bridge of ours, at most: its own settings say how many it wants. A free number is looked for among them.
+pub(crate) const BRIDGE_WINDOW_MAX: u16 = 1024;
+
 /// Connections of one shard; the driver has a smaller limit of its own.
 pub(crate) const CONNECTIONS_MAX: usize = 4_000_000;
 /// Shared subscriptions of one session. Each is told to every other shard whenever the client comes or goes, so this is

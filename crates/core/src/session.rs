@@ -68,6 +68,8 @@ pub(crate) struct Session {
     pub(crate) queue: Option<Box<Queue>>,
     /// Whose messages were lost for want of room; none if none ever was.
     pub(crate) crowding: Option<Box<Crowding>>,
+    /// Bytes that may wait for it, if it is a bridge; any number of messages.
+    pub(crate) spool: Option<usize>,
     /// Bytes of that which are counted as those of somebody who is away; see `gate::absent`.
     pub(crate) absent_bytes: usize,
     /// Its number in the store; 0 if it does not outlive the process.
@@ -212,6 +214,7 @@ impl Session {
             wake_at: None,
             queue: None,
             crowding: None,
+            spool: None,
             absent_bytes: 0,
             kept: 0,
             kept_turn: 0,

@@ -1,5 +1,7 @@
 //! What the operator can set. Plain values; where they come from is not known here.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::rhythm::{RhythmConfig, RhythmRule};
@@ -99,6 +101,24 @@ pub struct Settings {
     pub priority: Priority,
     /// How long a client may take nothing of what waits for it, before the connection is given up.
     pub write_timeout: Duration,
+    /// What may wait for the broker's own bridges; a few.
+    pub spools: Vec<Spool>,
+}
+
+/// What may wait for one bridge, instead of what may wait for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spool {
+    /// The client identifier of its session.
+    pub client_id: Box<str>,
+    /// Bytes of messages.
+    pub bytes_max: usize,
+}
+
+impl Settings {
+    /// Bytes that may wait for this client's bridge; none if that is no bridge of ours.
+    pub(crate) fn spool_of(&self, client_id: &str) -> Option<usize> {
+        self.spools.iter().find(|spool| *spool.client_id == *client_id).map(|spool| spool.bytes_max)
+    }
 }
 
 /// How many new clients are let in. Those that are known (a session, or a rhythm that was learned) are not counted.
@@ -197,6 +217,7 @@ impl Default for Settings {
             arrivals: ArrivalRules::default(),
             priority: Priority::default(),
             write_timeout: Duration::from_secs(60),
+            spools: Vec::new(),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn hello<'a>(shard: &Shard, hello: &MqttHello<'a>) -> tidegate_core::
         identity: hello.identity.clone(),
         objection,
         is_clean: connect.clean_start,
-        expiry: session_expiry(connect, settings),
+        expiry: session_expiry(hello, settings),
         keep_alive: keep_alive(connect, settings),
         window: properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get),
         inbound_max,
@@ -87,7 +87,8 @@ fn objection_to(connect: &Connect<'_>, greeting: &ConnackProperties) -> Option<R
     is_too_large.then_some(ReasonCode::PacketTooLarge)
 }
 
-fn session_expiry(connect: &Connect<'_>, settings: &Settings) -> Duration {
+fn session_expiry(hello: &MqttHello<'_>, settings: &Settings) -> Duration {
+    let connect = hello.connect;
     let wanted = match connect.version {
         Version::V5 => match connect.properties.session_expiry().unwrap_or(0) {
             u32::MAX => Duration::MAX,
@@ -96,7 +97,8 @@ fn session_expiry(connect: &Connect<'_>, settings: &Settings) -> Duration {
         _ if connect.clean_start => Duration::ZERO,
         _ => settings.session_expiry_v3,
     };
-    wanted.min(settings.session_expiry_max)
+    // A session of the broker's own bridges is as long as they want.
+    if hello.identity.is_bridge() { wanted } else { wanted.min(settings.session_expiry_max) }
 }
 
 /// Seconds of silence that are agreed on; 0 is without end.
@@ -126,7 +128,7 @@ impl ConnackProperties {
         }
         let list = &mut greeting.list;
         let wanted = connect.properties.session_expiry().unwrap_or(0);
-        let granted = u32::try_from(session_expiry(connect, settings).as_secs()).unwrap_or(u32::MAX);
+        let granted = u32::try_from(session_expiry(hello, settings).as_secs()).unwrap_or(u32::MAX);
         if granted != wanted {
             list.push(Property::SessionExpiry(granted));
         }

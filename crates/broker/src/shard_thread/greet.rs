@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Event;
-use tidegate_core::access::Identity;
+use tidegate_core::access::{BRIDGE_USER, Identity};
 use tidegate_core::shard_of;
 use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
@@ -139,6 +139,11 @@ impl ShardThread {
     fn check(&mut self, key: HandshakeKey, credentials: Credentials) {
         let Some(handshake) = self.handshakes.get(key) else { return };
         let Some((client_id, presence)) = handshake.checking() else { return };
+        if handshake.is_inside() {
+            let user = Some(BRIDGE_USER.into());
+            self.let_in(key, LoginGrant { user, roles: None, valid_for: None });
+            return;
+        }
         // Before anything is paid for, as who it says it is; as who it is when that is known: see `on_verdict`.
         let (ip, user) = (handshake.ip(), credentials.certificate_name.as_deref().or(credentials.user_name.as_deref()));
         let banned = lock(&self.shared.bans).find(client_id, user, ip, self.now);
@@ -215,12 +220,11 @@ impl ShardThread {
         }
         match verdict {
             Ok(grant) if self.is_banned(key, grant.user.as_deref()) => {}
-            Ok(grant) => {
-                let (handshake, generation) = (self.handshakes.remove(key), self.rules.generation);
-                if let Some(handover) = handshake.and_then(|handshake| handshake.into_handover(grant, generation)) {
-                    self.hand_over(Box::new(handover));
-                }
+            // A file of users, or a certificate, cannot make a bridge of anybody.
+            Ok(grant) if grant.user.as_deref() == Some(BRIDGE_USER) => {
+                self.refuse(key, ReasonCode::NotAuthorized, ListenerRefusal::NotAuthorized);
             }
+            Ok(grant) => self.let_in(key, grant),
             Err(LoginRefusal::BadUserNameOrPassword | LoginRefusal::BadToken) => {
                 self.refuse(key, ReasonCode::BadUserNameOrPassword, ListenerRefusal::Password);
             }
@@ -230,6 +234,13 @@ impl ShardThread {
             Err(LoginRefusal::Unavailable) => {
                 self.refuse(key, ReasonCode::ServerUnavailable, ListenerRefusal::Unavailable);
             }
+        }
+    }
+
+    fn let_in(&mut self, key: HandshakeKey, grant: LoginGrant) {
+        let (handshake, generation) = (self.handshakes.remove(key), self.rules.generation);
+        if let Some(handover) = handshake.and_then(|handshake| handshake.into_handover(grant, generation)) {
+            self.hand_over(Box::new(handover));
         }
     }
 

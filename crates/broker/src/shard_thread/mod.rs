@@ -369,6 +369,7 @@ impl ShardThread {
                 ThreadMessage::Ask(asked) => self.asked.push_back(*asked),
                 ThreadMessage::Tap(tap) => self.set_tap(tap),
                 ThreadMessage::Mapped(outgoing) => self.publish_mapped(&outgoing),
+                ThreadMessage::System(news) => self.shard.handle_system(&news.0, news.1.as_bytes(), self.now),
                 ThreadMessage::Shutdown => self.shut_down(),
             }
         }
@@ -404,7 +405,8 @@ impl ShardThread {
         self.rules = rules;
         // Whoever is no user any more has to go; who may not use its identifier any more goes when it comes back.
         let authenticator = Arc::clone(&self.rules.authenticator);
-        let is_stranger = |_: &str, identity: &Identity| !authenticator.admits_identity(identity, "");
+        let is_stranger =
+            |_: &str, identity: &Identity| !identity.is_bridge() && !authenticator.admits_identity(identity, "");
         self.shard.handle_expel(is_stranger, ReasonCode::NotAuthorized, self.now);
     }
 

@@ -39,12 +39,16 @@ impl ShardState {
     #[cold]
     fn has_full_receiver(&mut self, publication: &Publication<'_>) -> bool {
         let (route, size) = (self.find_route(publication.topic), Message::size_of(publication));
-        let (class, bounds) = (publication.standing.class, bounds_of(&self.settings, publication.standing.class));
+        let class = publication.standing.class;
         route.targets.iter().any(|target| {
             let session = self.sessions.get(target.session);
             let is_meant = |own| !(target.no_local && own == publication.origin);
-            let queue = session.filter(|session| is_meant(session.origin)).and_then(|session| session.queue.as_ref());
-            queue.is_some_and(|queue| queue.is_full(size, bounds) || queue.is_class_full(class, size, bounds))
+            let Some(session) = session.filter(|session| is_meant(session.origin)) else { return false };
+            let bounds = bounds_of(&self.settings, session.spool, class);
+            session
+                .queue
+                .as_ref()
+                .is_some_and(|queue| queue.is_full(size, bounds) || queue.is_class_full(class, size, bounds))
         })
     }
 }

@@ -150,7 +150,10 @@ impl ShardState {
         let (parent, origin) = (parent_of(&identity, self.seed), crate::connect::origin_of(saved.client_id));
         let mut session = Session::new(saved.client_id.into(), identity, parent, origin);
         session.kept = saved.session;
-        session.expiry = saved.expiry;
+        session.spool = self.settings.spool_of(saved.client_id);
+        // A bridge that is not configured any more is kept as long as a client would be, should it come back.
+        let is_given_up = session.identity.is_bridge() && session.spool.is_none();
+        session.expiry = if is_given_up { saved.expiry.min(self.settings.session_expiry_max) } else { saved.expiry };
         session.inbound = core::mem::take(&mut saved.inbound);
         session.inbound_before = session.inbound.len();
         session.inbound.sort_unstable();
@@ -167,7 +170,9 @@ impl ShardState {
         // A will that is due by now goes out in the first turn, or before if its client is faster: whoever wants it has to
         // be back before.
         let first = session.will.is_some().then_some(now + FIRST_TURN);
-        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry).max(first.unwrap_or(Timestamp::ZERO)));
+        let is_given_up = session.expiry < saved.expiry;
+        let ends = saved.ends.filter(|_| !is_given_up).unwrap_or(now + session.expiry);
+        session.expires_at = Some(ends.max(first.unwrap_or(Timestamp::ZERO)));
         let client_id = Arc::clone(&session.client_id);
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);

@@ -55,7 +55,9 @@ impl ReceiverReport {
     pub(super) fn of(session: &Session, connection: Option<&Connection>, settings: &Settings, now: Timestamp) -> Self {
         let part = |used: usize, most: usize| used as f64 / most.max(1) as f64;
         let by_messages = part(session.queue_len(), settings.queue_messages_max);
-        let fill = by_messages.max(part(session.queue_bytes(), settings.queue_bytes_max));
+        let by_bytes = part(session.queue_bytes(), session.spool.unwrap_or(settings.queue_bytes_max));
+        // A bridge has bytes alone.
+        let fill = if session.spool.is_some() { by_bytes } else { by_messages.max(by_bytes) };
         let stalled = connection.and_then(|connection| connection.stalled_since);
         let is_stalled = stalled.is_some_and(|since| now.since(since) >= STALLED_FOR);
         // Whoever reads acknowledges: one that has said nothing while messages wait and are under way does not.

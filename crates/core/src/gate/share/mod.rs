@@ -303,13 +303,13 @@ impl ShardState {
     }
 
     fn saturated_along(&self, route: &Route, publication: &Publication<'_>, now: Timestamp) -> Here {
-        let bounds = bounds_of(&self.settings, publication.standing.class);
         let mut found = Here::Nobody;
         for target in &route.targets {
             let Some(session) = self.sessions.get(target.session) else { continue };
             if target.no_local && session.origin == publication.origin {
                 continue;
             }
+            let bounds = bounds_of(&self.settings, session.spool, publication.standing.class);
             let queue = session.queue.as_ref().filter(|_| session.conn.is_some());
             let Some(wait) = queue.and_then(|queue| queue.saturated_for(publication, bounds, now)) else {
                 return Here::Room;
