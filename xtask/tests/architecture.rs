@@ -30,6 +30,7 @@ const PURE: &[(&str, &[&str])] = &[
         ],
     ),
     ("map", &["foldhash", "hashbrown", "oxrdf", "oxsdatatypes", "serde_json", "tidegate-graph", "tidegate-wire-mqtt"]),
+    ("bridge", &["tidegate-client", "tidegate-control", "tidegate-wire-mqtt"]),
     ("core", &["foldhash", "hashbrown", "libm", "siphasher", "tidegate-control", "tidegate-wire-mqtt"]),
     ("face-mqtt", &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
 ];
@@ -158,7 +159,7 @@ fn pure_folders_speak_of_nothing_that_does_io() {
 
 #[test]
 fn paths_in_the_documents_exist() {
-    let inside = ["code-map", "overload", "durability"].map(|page| format!("docs/internals/{page}.md"));
+    let inside = ["code-map", "overload", "durability", "bridge"].map(|page| format!("docs/internals/{page}.md"));
     let documents = ["README.md", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"];
     for document in documents.into_iter().chain(inside.iter().map(String::as_str)) {
         let text = read(&root().join(document));

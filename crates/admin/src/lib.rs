@@ -10,6 +10,7 @@ mod alarms;
 mod ask;
 mod audit;
 mod body;
+mod bridges;
 mod client_history;
 mod clients;
 mod connection_table;
@@ -55,8 +56,8 @@ mod why;
 pub use otlp::{Otlp, collector};
 pub use post::HttpTarget;
 pub use process_control::{
-    AccessOverview, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles,
-    SettingInForce, UserChange, UserDirectory,
+    AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role,
+    Roles, SettingInForce, UserChange, UserDirectory,
 };
 pub use server::Admin;
 pub use webhook::receiver as alarm_receiver;

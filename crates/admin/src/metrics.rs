@@ -52,8 +52,8 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
         parts::space(&mut page, &space.counts(), space.watch().standing());
         parts::delegation(&mut page, space.watch().delegated());
         parts::space_work(&mut page, &space.times(), &space.cancelled(), &space.ssap());
-        parts::space_beyond(&mut page, &space.streamed(), &space.service_calls());
     }
+    crate::bridges::metrics(&mut page, &process.bridges());
     parts::certificates(&mut page, certificates);
     if let Some(at) = process.configured_at() {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -284,6 +284,8 @@ pub(crate) fn example() -> MetricsPage {
     load(&mut page, &stats, &pressure, &[0, 1, 2, 3, 4]);
     measures(&mut page, &measured, &classes);
     parts::example(&mut page);
+    let bridge = crate::process_control::BridgeReport { name: "hub".to_owned(), ..Default::default() };
+    crate::bridges::metrics(&mut page, &[bridge]);
     process_figures(&mut page, age);
     page
 }

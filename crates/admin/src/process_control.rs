@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tidegate_broker::ExtraMetric;
 use tidegate_broker::authenticate::Authenticator;
@@ -68,10 +68,72 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The bridges to other brokers, in the order of the configuration.
+    fn bridges(&self) -> Vec<BridgeReport> {
+        Vec::new()
+    }
+
     /// The demonstration; none where there is no stage for it.
     fn demo(&self) -> Option<Arc<dyn Demo>> {
         None
     }
+}
+
+/// How a bridge to another broker is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BridgeReport {
+    /// The operator's name for it.
+    pub name: String,
+    /// The address that it is connected to, or tries.
+    pub address: String,
+    /// `up`, `connecting` or `down`.
+    pub state: &'static str,
+    /// Whether both brokers are there.
+    pub is_up: bool,
+    /// For how long it stands, or does not.
+    pub age: Duration,
+    /// When it tries again, while it waits.
+    pub next_try: Option<Duration>,
+    /// Messages in the spool, those under way included.
+    pub queued_messages: u64,
+    /// Bytes of them that are not under way.
+    pub queued_bytes: u64,
+    /// What may wait.
+    pub spool_bytes_max: u64,
+    /// Messages that the other broker has taken.
+    pub sent: u64,
+    /// Messages of the other broker that this one has taken.
+    pub received: u64,
+    /// Refusals that pass: these messages are sent again.
+    pub deferred: u64,
+    /// Messages that the other broker does not want, for good.
+    pub refused: u64,
+    /// Messages of the other broker that this one does not want, for good.
+    pub refused_here: u64,
+    /// Messages that came through too many bridges.
+    pub looped: u64,
+    /// Messages of topics that are no topics of the bridge any more.
+    pub unmapped: u64,
+    /// Messages that are larger than the other side takes.
+    pub too_large: u64,
+    /// Messages of QoS 0 that went with a connection.
+    pub lost: u64,
+    /// Connections that stood.
+    pub connects: u64,
+    /// Connections that broke, or could not be made.
+    pub failures: u64,
+    /// Messages that may be under way.
+    pub window: u16,
+    /// Messages that are.
+    pub under_way: u64,
+    /// How long an answer of the other broker takes.
+    pub latency: Option<Duration>,
+    /// The same when it has nothing else to do.
+    pub base_latency: Option<Duration>,
+    /// How long nothing goes because the other broker said so.
+    pub pause: Option<Duration>,
+    /// Why it does not stand, or what is wrong though it does.
+    pub trouble: Option<String>,
 }
 
 /// What a reload came to.

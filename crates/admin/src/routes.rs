@@ -13,8 +13,8 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::AdminState;
 use crate::{
-    audit, clients, control, demo, events, kps, metrics, mqtt, openapi, page, process, session, space, status, system,
-    topics, trace, users, watch, why,
+    audit, bridges, clients, control, demo, events, kps, metrics, mqtt, openapi, page, process, session, space, status,
+    system, topics, trace, users, watch, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
@@ -34,6 +34,8 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/retained", get(topics::retained)),
         ("/api/v1/limits", get(control::limits).put(control::set_limit).delete(control::unset_limit)),
         ("/api/v1/bans", get(control::bans).post(control::add_ban).delete(control::remove_ban)),
+        ("/api/v1/bridges", get(bridges::list)),
+        ("/api/v1/bridges/{name}", get(bridges::show)),
         ("/api/v1/space", get(space::show)),
         ("/api/v1/kps", get(kps::list)),
         ("/api/v1/queries", get(space::queries).post(space::run)),

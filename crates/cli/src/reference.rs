@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use tidegate_server::config::keys::{KEYS, Options, SECTIONS, TakesEffect};
 use tidegate_server::config::map::MapDirection;
-use tidegate_server::config::{Fields, class, listener, rule};
+use tidegate_server::config::{Fields, bridge, class, listener, rule};
 
 const HEAD: &str = "\
 # Configuration
@@ -58,16 +58,15 @@ fn page() -> String {
             list(&mut page, head, about, fields);
         }
     }
-    for (head, about, fields) in
-        lists().into_iter().filter(|(head, ..)| !head.contains('.') || head.starts_with("[classes"))
-    {
+    let is_apart = |head: &str| !head.contains('.') || head.starts_with("[classes") || head.contains("[bridge");
+    for (head, about, fields) in lists().into_iter().filter(|(head, ..)| is_apart(head)) {
         list(&mut page, head, about, fields);
     }
     page
 }
 
 /// What may stand more than once in a file.
-fn lists() -> [(&'static str, &'static str, Fields); 5] {
+fn lists() -> [(&'static str, &'static str, Fields); 10] {
     [
         (
             "[[listener]]",
@@ -92,6 +91,11 @@ fn lists() -> [(&'static str, &'static str, Fields); 5] {
              all that is given must be met.",
             class::FIELDS,
         ),
+        ("[[bridge]]", "A bridge to another broker ([bridge.md](bridge.md)). *restart*", bridge::FIELDS),
+        ("[[bridge.topic]]", "A topic of the bridge before it; one at least.", bridge::TOPIC_FIELDS),
+        ("[bridge.tls]", "TLS to the other broker; the section alone is enough.", bridge::TLS_FIELDS),
+        ("[bridge.spool]", "What waits while the other broker cannot be reached.", bridge::SPOOL_FIELDS),
+        ("[bridge.pace]", "How fast the bridge may go.", bridge::PACE_FIELDS),
     ]
 }
 

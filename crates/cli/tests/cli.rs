@@ -37,7 +37,6 @@ fn help_lists_all_commands() {
         "top",
         "why",
         "clients",
-        "kps",
         "drops",
         "limits",
         "ban",

@@ -11,6 +11,7 @@
 pub mod authority;
 pub mod backup;
 pub mod bind;
+pub mod bridges;
 pub mod certificate;
 pub mod config;
 pub mod descriptors;

@@ -10,19 +10,21 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidegate_broker::Handle;
 use tidegate_broker::config::{Config, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
-use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
+use tidegate_core::settings::{ArrivalRules, BackOff, Settings, Spool};
 use tidegate_space::SpaceAddresses;
 use tidegate_wire_mqtt::QoS;
 
 use admission::pointless_delays;
-pub use admission::{admission, delegation, long_answers};
+pub use admission::{admission, delegation};
 pub use listeners::{DOORS, is_block, listener_key};
 
 use crate::certificate;
+use crate::config::bridge::BridgeSettings;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{FOREVER, Or, Size, Span, WholeNumber};
 use crate::config::words::{BindAddress, BindIds, Door, Origins, SecureDoor};
@@ -110,7 +112,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     Ok(Config {
         listeners,
         shards: options.server.shards.value().map_or(0, |WholeNumber(shards)| shards as usize),
-        settings: Settings { priority, ..settings(options) },
+        settings: Settings { priority, spools: spools(loaded), ..settings(options) },
         memory_max: limits.memory.value().map(|Size(bytes)| bytes),
         connections_max: count(limits.connections_max),
         handshake_timeout: limits.handshake_timeout.0,
@@ -126,6 +128,15 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
             size_max: options.store.max_size.value().map(|Size(bytes)| bytes),
         }),
     })
+}
+
+/// What may wait for each bridge.
+fn spools(loaded: &Loaded) -> Vec<Spool> {
+    let spool = |bridge: &BridgeSettings| Spool {
+        client_id: Handle::bridge_id(&bridge.name).into(),
+        bytes_max: usize::try_from(bridge.spool_bytes).unwrap_or(usize::MAX),
+    };
+    loaded.bridges.iter().map(spool).collect()
 }
 
 fn settings(options: &Options) -> Settings {
@@ -158,6 +169,7 @@ fn settings(options: &Options) -> Settings {
         arrivals: arrivals(limits),
         write_timeout: limits.write_timeout.0,
         priority: Priority::default(),
+        spools: Vec::new(),
     }
 }
 

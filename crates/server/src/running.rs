@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use signal_hook::consts::SIGTERM;
 use tidegate_admin::{
-    AccessOverview, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles,
-    SettingInForce, UserChange, UserDirectory,
+    AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role,
+    Roles, SettingInForce, UserChange, UserDirectory,
 };
 use tidegate_auth::{GraphAccess, Users};
 use tidegate_broker::config::Listener;
@@ -23,6 +23,7 @@ use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
+use crate::bridges::BridgeBoard;
 use crate::certificate::Reminder;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
 use crate::config::listener::ListenerSetting;
@@ -54,6 +55,7 @@ pub struct RunningProcess {
     /// Doors beside the broker's own: where each was to be, and where it is.
     doors: OnceLock<Vec<OtherDoor>>,
     demo: Arc<dyn Demo>,
+    bridges: OnceLock<Vec<Arc<BridgeBoard>>>,
 }
 
 /// What holds at the moment. Also keeps two reloads from happening at once.
@@ -102,6 +104,7 @@ impl RunningProcess {
             space_certificates: OnceLock::new(),
             doors: OnceLock::new(),
             demo,
+            bridges: OnceLock::new(),
         }
     }
 
@@ -127,6 +130,11 @@ impl RunningProcess {
     /// The doors beside the broker's own are open, or are not.
     pub fn note_doors(&self, doors: Vec<OtherDoor>) {
         let _ = self.doors.set(doors);
+    }
+
+    /// The bridges run.
+    pub fn note_bridges(&self, boards: Vec<Arc<BridgeBoard>>) {
+        let _ = self.bridges.set(boards);
     }
 
     pub fn note_draining(&self) {
@@ -337,6 +345,10 @@ impl ProcessControl for RunningProcess {
         self.space.get().cloned()
     }
 
+    fn bridges(&self) -> Vec<BridgeReport> {
+        self.bridges.get().into_iter().flatten().map(|board| board.report()).collect()
+    }
+
     fn demo(&self) -> Option<Arc<dyn Demo>> {
         Some(Arc::clone(&self.demo))
     }
@@ -392,6 +404,9 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     restart.extend(new.listeners.iter().filter(is_new).map(|block| format!("listener {}", block.name)));
     if new.maps.texts() != started.maps.texts() {
         restart.push("map.ingest, map.emit".to_owned());
+    }
+    if new.bridges != started.bridges {
+        restart.push("bridge".to_owned());
     }
     Reloaded { changed, restart }
 }

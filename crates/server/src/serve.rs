@@ -18,6 +18,7 @@ use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
 use tracing::{info, warn};
 
+use crate::bridges::Bridges;
 use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
 use crate::plan::password_file;
 use crate::running::{self, RunningProcess};
@@ -116,6 +117,11 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);
     let space = space_service::open(&loaded, has_users, &running)?;
+    let bridges = Bridges::start(&loaded.bridges, &running.handle).context("the bridges did not start")?;
+    let bridges = bridges.map(|(bridges, boards)| {
+        running.note_bridges(boards);
+        bridges
+    });
     let doors = space.as_ref().map(space_service::SpaceService::addresses).unwrap_or_default();
     if running.listeners.is_empty() && doors.named().iter().all(|(_, at)| at.is_none()) {
         anyhow::bail!("MQTT is off and no listener of the smart space could be opened: there is nobody to serve");
@@ -129,7 +135,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     supervisor.ready();
     supervisor.feed(broker.watchdog());
     running::watch_certificates(&running).context("certificates cannot be watched")?;
-    wait(broker, signals, &running, &supervisor);
+    wait(broker, bridges, signals, &running, &supervisor);
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);
     drop(space);
@@ -200,7 +206,13 @@ pub fn log_warnings(ready: &Ready) {
     }
 }
 
-fn wait(broker: Broker, mut signals: Signals, running: &RunningProcess, supervisor: &Supervisor) {
+fn wait(
+    broker: Broker,
+    bridges: Option<Bridges>,
+    mut signals: Signals,
+    running: &RunningProcess,
+    supervisor: &Supervisor,
+) {
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
@@ -224,6 +236,8 @@ fn wait(broker: Broker, mut signals: Signals, running: &RunningProcess, supervis
             std::process::exit(1);
         }
     });
+    // First: what they have under way is answered for, or comes again.
+    drop(bridges);
     broker.shutdown();
     info!(event = "stopped", "stopped");
 }

@@ -24,7 +24,7 @@ pub(crate) use operate::{
     BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, password,
     warn_of_lone_password,
 };
-pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, Sort, TopArgs};
+pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, Sort, TopArgs, WhyArgs};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
@@ -112,12 +112,12 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Say how a running broker is: where it listens, how hard it is pressed, what waits
     Status(PlainArgs),
-    /// Say why a client is slowed, what it lost, and what to do
-    Why(ClientArgs),
+    /// Say why a client is slowed, what it lost, and what to do; or how a bridge is: why bridge NAME
+    Why(WhyArgs),
+    /// List the bridges to other brokers: state, pace, what waits
+    Bridges(PlainArgs),
     /// List clients, or connections that have ended
     Clients(ClientsArgs),
-    /// List knowledge processors of the smart space: class, role, and what became of their requests
-    Kps(PlainArgs),
     /// Account for every message that was refused or lost
     Drops(PlainArgs),
     /// List what is wrong: who floods, who loses, what is full, who is banned; and what has been

@@ -85,6 +85,19 @@ pub(crate) struct ClientArgs {
     pub(crate) admin: AdminArgs,
 }
 
+/// Arguments of `tidegate why`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WhyArgs {
+    /// The client identifier; or the word bridge, and the name of a bridge
+    #[arg(value_names = ["CLIENT", "BRIDGE"], num_args = 1..=2, required = true)]
+    pub(crate) whom: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
 /// Arguments of commands that need nothing else.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlainArgs {

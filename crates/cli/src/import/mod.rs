@@ -3,6 +3,7 @@
 //!
 //! The thin part: files are read here, `mosquitto` translates.
 
+mod bridges;
 mod listeners;
 mod mosquitto;
 #[cfg(test)]

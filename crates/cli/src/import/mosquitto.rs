@@ -1,5 +1,6 @@
 //! mosquitto's words, line by line; docs/mosquitto.md is the same table for people. Pure: told lines, says settings.
 
+use super::bridges::of_bridge;
 use super::listeners::ConfListeners;
 use super::translation::{Translation, quoted};
 
@@ -35,12 +36,16 @@ enum Counterpart {
 pub(super) fn translate(lines: &[ConfLine]) -> Translation {
     let mut translation = Translation::default();
     let mut listeners = ConfListeners::new(lines);
+    let (mut bridges, mut is_inside) = (Vec::new(), false);
     for line in lines {
-        if !listeners.take(line) {
+        if !of_bridge(&mut bridges, &mut is_inside, line) && !listeners.take(line) {
             of_broker(&mut translation, line);
         }
     }
     listeners.place(&mut translation);
+    for bridge in bridges {
+        bridge.place(&mut translation);
+    }
     translation
 }
 
@@ -72,6 +77,8 @@ pub(super) fn in_words(line: &ConfLine) -> String {
 }
 
 const ANONYMOUS: &str = "security.allow_anonymous";
+/// Words of a bridge, where none began.
+const NO_CONNECTION: &str = "it belongs to a connection, and there is none before it";
 /// Why a line is not missed.
 const AS_IT_IS: &str = "needs no word here";
 
@@ -126,8 +133,7 @@ fn counterpart(word: &str) -> Counterpart {
         "http_dir" => None("put a web server before it"),
         "psk_file" | "psk_hint" | "ciphers" | "ciphers_tls1.3" | "tls_version" | "dhparamfile" | "tls_engine"
         | "capath" => None("TLS 1.2 and 1.3 with sound ciphers, and certificates, only"),
-        "connection"
-        | "address"
+        "address"
         | "addresses"
         | "topic"
         | "cleansession"
@@ -140,9 +146,9 @@ fn counterpart(word: &str) -> Counterpart {
         | "notification_topic"
         | "keepalive_interval"
         | "idle_timeout"
-        | "threshold" => None("no bridge here: that mosquitto can stay as one"),
+        | "threshold" => None(NO_CONNECTION),
         word if word.starts_with("bridge_") || word.starts_with("remote_") || word.starts_with("local_") => {
-            None("no bridge here: that mosquitto can stay as one")
+            None(NO_CONNECTION)
         }
         word if word.starts_with("auth_opt_") => None("there are no plugins"),
         _ => None("nobody here knows this word"),

@@ -46,7 +46,7 @@ fn what_has_no_counterpart_is_named_with_its_line_and_the_reason() {
         imported("listener 1883\nlistener 1884\nlistener 0 /run/m.sock\nconnection up\nfrobnicate 7\nmax_qos two\n");
     for words in [
         "m.conf:3 listener 0 /run/m.sock: no sockets of the file system",
-        "m.conf:4 connection up: no bridge here",
+        "m.conf:4 connection up: a bridge has an address and a topic",
         "m.conf:5 frobnicate 7: nobody here knows this word",
         "m.conf:6 max_qos two: no such value here",
     ] {
@@ -126,4 +126,37 @@ fn a_password_is_not_repeated_and_no_line_is_passed_over_in_silence() {
     let text = imported("connection x\nremote_password s3cret\npid_file /run/m.pid\ncafile /ca.pem\nport 1883\n");
     assert!(!text.contains("s3cret"), "{text}");
     assert!(text.contains("pid_file /run/m.pid: needs no word here") && text.contains("cafile /ca.pem"), "{text}");
+}
+
+#[test]
+fn a_connection_becomes_a_bridge() {
+    let text = imported(
+        "listener 1883 127.0.0.1\n\
+         connection hub 1\n\
+         address 10.0.0.5:1883 10.0.0.6\n\
+         topic sensors/# out 1 \"\" building7/\n\
+         topic cmd/+ in 2\n\
+         topic bad sideways\n\
+         remote_username site7\n\
+         remote_password secret\n\
+         cleansession false\n\
+         try_private true\n\
+         bridge_cafile /etc/ssl/hub.pem\n\
+         keepalive_interval 30\n\
+         listener 9001 127.0.0.1\n\
+         protocol websockets\n",
+    );
+    assert_eq!(
+        text,
+        "# from m.conf; check it with:  tidegate check -c FILE\n\n\
+         [listeners]\nmqtt = \"127.0.0.1:1883\"\nws = \"127.0.0.1:9001\"\n\n\
+         [[bridge]]\nname = \"hub-1\"\naddress = [\"10.0.0.5:1883\", \"10.0.0.6\"]\nversion = 4\nuser = \"site7\"\n\
+         clean = false\nkeep_alive = \"30s\"\n[bridge.tls]\nca = \"/etc/ssl/hub.pem\"\n\
+         [[bridge.topic]]\nfilter = \"sensors/#\"\ndirection = \"out\"\nqos = 1\nremote_prefix = \"building7/\"\n\
+         [[bridge.topic]]\nfilter = \"cmd/+\"\ndirection = \"in\"\nqos = 2\n\n\
+         # Not taken over:\n\
+         #   m.conf:6 topic bad sideways: no such topic here\n\
+         #   m.conf:8 remote_password …: put it into a file, and name the file with password_file of this bridge\n\
+         #   m.conf:10 try_private true: needs no word here\n"
+    );
 }

@@ -11,6 +11,8 @@ pub(super) struct Translation {
     settings: BTreeMap<(&'static str, &'static str), String>,
     /// Listeners with something of their own: fields, as TOML writes their values.
     blocks: Vec<Vec<(&'static str, String)>>,
+    /// Entries of lists, as TOML, in order.
+    lists: Vec<String>,
     /// What is left out: where it was, what it was, and why.
     missing: Vec<(String, String)>,
 }
@@ -49,6 +51,11 @@ impl Translation {
         self.missing.push((line, why.to_owned()));
     }
 
+    /// An entry of a list, which stands behind all sections.
+    pub(super) fn add_list(&mut self, text: String) {
+        self.lists.push(text);
+    }
+
     pub(super) fn missing(&self) -> usize {
         self.missing.len()
     }
@@ -69,6 +76,7 @@ impl Translation {
                 let _ = writeln!(text, "{field} = {value}");
             }
         }
+        text.extend(self.lists.iter().map(String::as_str));
         if !self.missing.is_empty() {
             text.push_str("\n# Not taken over:\n");
             for (line, why) in &self.missing {

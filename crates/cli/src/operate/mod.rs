@@ -4,7 +4,6 @@
 //! print them as they are (`--json`). What the answers mean is said by the broker.
 
 mod control;
-mod kps;
 mod paint;
 mod status;
 mod table;
@@ -13,23 +12,57 @@ mod top;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
+use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs, WhyArgs};
 pub(crate) use control::{ban, limits};
-pub(crate) use kps::kps;
 pub(crate) use status::status;
 use table::{Align, Column, TextTable, number, shown, span, whole};
 use tidegate_program::{AdminClient, AdminError, escaped};
 pub(crate) use top::top;
 
 /// `tidegate why`.
-pub(crate) fn why(args: &ClientArgs) -> Result<u8> {
-    let answer = args.admin.client()?.get(&format!("/api/v1/clients/{}/why", escaped(&args.client)))?;
+pub(crate) fn why(args: &WhyArgs) -> Result<u8> {
+    let place = match args.whom.as_slice() {
+        [client] => format!("/api/v1/clients/{}/why", escaped(client)),
+        [kind, name] if kind == "bridge" => format!("/api/v1/bridges/{}", escaped(name)),
+        _ => return Err(AdminError::usage("expected a client identifier, or: why bridge NAME".to_owned()).into()),
+    };
+    let answer = args.admin.client()?.get(&place)?;
     if args.json {
         return print_json(&answer);
     }
     out(&format!("{}\n", answer["text"].as_str().unwrap_or_default()));
     Ok(0)
 }
+
+/// `tidegate bridges`.
+pub(crate) fn bridges(args: &PlainArgs) -> Result<u8> {
+    let answer = args.admin.client()?.get("/api/v1/bridges")?;
+    if args.json {
+        return print_json(&answer);
+    }
+    let rows = answer["bridges"].as_array().map_or(&[][..], Vec::as_slice);
+    if rows.is_empty() {
+        out("no bridges; [[bridge]] in the configuration makes one\n");
+        return Ok(0);
+    }
+    out(&TextTable::of(BRIDGES, rows).text_within(terminal_columns()));
+    out("more about one:  tidegate why bridge NAME\n");
+    Ok(0)
+}
+
+const BRIDGES: &[Column] = &[
+    ("BRIDGE", Align::Left, "name", shown),
+    ("STATE", Align::Left, "state", shown),
+    ("ADDRESS", Align::Left, "address", shown),
+    ("FOR", Align::Right, "age_s", |value| span(value.as_u64().unwrap_or(0))),
+    ("QUEUED", Align::Right, "queued", shown),
+    ("SENT", Align::Right, "sent", shown),
+    ("RECEIVED", Align::Right, "received", shown),
+    ("REFUSED", Align::Right, "refused", shown),
+    ("WINDOW", Align::Right, "window", shown),
+    ("ANSWER ms", Align::Right, "latency_ms", number),
+    ("TROUBLE", Align::Left, "trouble", whole),
+];
 
 /// `tidegate alarms`: 0 if none is raised, else 1.
 pub(crate) fn alarms(args: &PlainArgs) -> Result<u8> {

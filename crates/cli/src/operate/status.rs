@@ -1,9 +1,11 @@
 //! `tidegate status`: how the broker is, on one screen.
 
+use std::fmt::Write;
+
 use anyhow::Result;
 use serde_json::Value;
 
-use super::table::{Align, TextTable, counted, number, shown, span};
+use super::table::{Align, TextTable, counted, number, shown, span, whole};
 use super::{out, print_json, sentence};
 use crate::arguments::PlainArgs;
 
@@ -54,6 +56,10 @@ fn text(answer: &Value) -> String {
         shown(&waiting["inflight"]),
         shown(&waiting["retained_messages"]),
     );
+    for bridge in answer["bridges_down"].as_array().into_iter().flatten() {
+        let (name, age) = (shown(&bridge["name"]), span(bridge["age_s"].as_u64().unwrap_or(0)));
+        let _ = writeln!(text, "bridge   {name} is down for {age}: {}", whole(&bridge["trouble"]));
+    }
     let mut table = TextTable::new(&[("LISTENER", Align::Left), ("ADDRESS", Align::Left), ("STATE", Align::Left)]);
     for listener in answer["listeners"].as_array().into_iter().flatten() {
         let [name, kind, address, state] = ["name", "kind", "address", "state"].map(|name| shown(&listener[name]));

@@ -41,6 +41,7 @@ pages! {
     metrics: "docs/metrics.md",
     security: "docs/SECURITY.md",
     durability: "docs/durability.md",
+    bridge: "docs/bridge.md",
     mosquitto: "docs/mosquitto.md",
     upgrading: "docs/upgrading.md",
     smart_space: "docs/smart-space.md",

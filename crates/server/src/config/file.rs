@@ -9,6 +9,7 @@ use tidegate_settings::Document;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::bridge::RawBridge;
 use super::keys::{KEYS, SECTIONS, SettingKey};
 use super::map::{MapDirection, RawMap};
 use super::{ConfigEntry, ConfigProblem, ConfigValue, Origin, suggest};
@@ -26,6 +27,8 @@ pub(super) struct Contents {
     pub listeners: Vec<(Origin, Vec<ConfigEntry>)>,
     /// Maps, in order; each with where it begins and a list of fields.
     pub maps: Vec<RawMap>,
+    /// Bridges, in order.
+    pub bridges: Vec<RawBridge>,
     /// Everything that is wrong.
     pub problems: Vec<ConfigProblem>,
 }
@@ -84,6 +87,8 @@ const LISTENER: &str = "listener";
 
 /// The section whose parts the operator names.
 const CLASSES: &str = "classes";
+/// The list whose entries have sections of their own.
+const BRIDGE: &str = "bridge";
 
 struct File<'a> {
     document: Document<'a>,
@@ -98,6 +103,9 @@ impl File<'_> {
             let listeners = self.tables(&origin, section, value);
             return self.contents.listeners.extend(listeners);
         }
+        if section == BRIDGE {
+            return self.bridges(&origin, value);
+        }
         let Some(table) = value.get_ref().as_table() else {
             // A key before the first section, most likely one that belongs into it.
             let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(section));
@@ -107,11 +115,11 @@ impl File<'_> {
         };
         let mut section = section;
         if section != CLASSES && !SECTIONS.contains(&section) {
-            let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES]));
+            let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES, BRIDGE]));
             let hint = meant.map(|name| format!("did you mean \"{name}\"?"));
             self.problem(ConfigProblem::of_key(&origin, section, "unknown section").with_hint(hint));
             // Its keys are judged as if it had its right name: one run shows all mistakes.
-            let Some(meant) = meant else { return };
+            let Some(meant) = meant.filter(|meant| *meant != BRIDGE) else { return };
             section = meant;
         }
         if section == CLASSES {
@@ -174,6 +182,50 @@ impl File<'_> {
             let head = ConfigEntry { path, value: ConfigValue::Other("a section"), origin };
             self.contents.classes.push((head, fields));
         }
+    }
+
+    /// `[[bridge]]`, each with `[bridge.tls]` and the like.
+    fn bridges(&mut self, origin: &Origin, value: &Spanned<DeValue<'_>>) {
+        let Some(list) = value.get_ref().as_array() else {
+            let problem = ConfigProblem::of_key(origin, BRIDGE, "expected a list of bridges");
+            return self.problem(problem.with_hint("write [[bridge]] with two brackets".to_owned()));
+        };
+        for item in list {
+            let Some(table) = item.get_ref().as_table() else { continue };
+            let mut raw = RawBridge {
+                at: self.document.origin(item.span().start),
+                fields: Vec::new(),
+                tls: None,
+                spool: Vec::new(),
+                pace: Vec::new(),
+                topics: Vec::new(),
+            };
+            for (key, value) in table {
+                let at = self.document.origin(key.span().start);
+                let fields = value.get_ref().as_table().map(|table| self.document.fields(table));
+                match (key.get_ref().as_ref(), fields) {
+                    ("topic", _) => raw.topics = self.tables(&at, "bridge.topic", value),
+                    ("tls", Some(fields)) => raw.tls = Some(fields),
+                    ("spool", Some(fields)) => raw.spool = fields,
+                    ("pace", Some(fields)) => raw.pace = fields,
+                    ("tls" | "spool" | "pace", None) => {
+                        let path = format!("{BRIDGE}.{}", key.get_ref());
+                        self.problem(
+                            ConfigProblem::of_key(&at, &path, "expected a section")
+                                .with_hint(format!("write [{path}]")),
+                        );
+                    }
+                    (name, _) => raw.fields.push(self.document.entry(name.to_owned(), key, value)),
+                }
+            }
+            raw.fields.sort_by_key(|field| field.origin.position());
+            raw.topics.sort_by_key(|(at, _)| at.position());
+            if let Some(first) = raw.fields.first() {
+                raw.at = first.origin.clone();
+            }
+            self.contents.bridges.push(raw);
+        }
+        self.contents.bridges.sort_by_key(|raw| raw.at.position());
     }
 
     fn problem(&mut self, problem: ConfigProblem) {

@@ -5,6 +5,7 @@
 //! judged in `plan.rs`.
 
 pub mod backoff;
+pub mod bridge;
 pub mod class;
 mod environment;
 mod file;
@@ -19,6 +20,7 @@ pub mod words;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use bridge::BridgeSettings;
 use keys::{KEYS, Options, SettingKey};
 use listener::ListenerSetting;
 use map::Maps;
@@ -64,6 +66,8 @@ pub struct Loaded {
     pub listeners: Vec<ListenerSetting>,
     /// Maps between MQTT and the smart space.
     pub maps: Maps,
+    /// Bridges to other brokers.
+    pub bridges: Vec<BridgeSettings>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
 }
@@ -114,7 +118,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
     let mut loaded = Loaded::default();
     let mut problems = Vec::new();
-    let (mut entries, mut maps) = (Vec::new(), Vec::new());
+    let (mut entries, mut maps, mut bridges) = (Vec::new(), Vec::new(), Vec::new());
     let named = sources.environment.iter().find(|(name, _)| name == environment::CONFIG);
     let named = sources.file.clone().or_else(|| named.map(|(_, path)| PathBuf::from(path)));
     for path in search::files(named) {
@@ -135,6 +139,7 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
         problems.extend(contents.problems);
         entries.extend(contents.entries);
         maps.extend(contents.maps);
+        bridges.extend(contents.bridges);
         loaded.rules.extend(contents.rules.iter().filter_map(|fields| RuleSetting::read(fields, &mut problems)));
         loaded.classes.extend(contents.classes.iter().filter_map(|(head, fields)| {
             class::read(&head.path, &head.origin, fields, &mut problems).map(|class| (class, head.origin.clone()))
@@ -153,6 +158,7 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
     }
     // Prefixes may come from anywhere, so the maps are last.
     loaded.maps = map::compile(&maps, &loaded.options.map.prefixes, &mut problems);
+    loaded.bridges = bridge::compile(&bridges, &mut problems);
     loaded.options.make_absolute();
     (loaded, problems)
 }

@@ -1,0 +1,201 @@
+//! `kill -9` of either broker of a bridge, at random moments under load: what the one has acknowledged arrives at the other, and
+//! exactly once is once.
+//!
+//! `TIDEGATE_ROUNDS=200` kills more often. The clients are those of the simulation, on sockets.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(dead_code, reason = "of what the clients and the way can do, this needs a part")]
+
+#[path = "../../broker/tests/simulation/client.rs"]
+mod client;
+#[path = "bridge/proxy.rs"]
+mod proxy;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) use tidegate_test_support::Dice;
+use tidegate_test_support::{Broker, Launch, PATIENCE};
+use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, Property, QoS, Version};
+
+use client::Client;
+use proxy::Proxy;
+
+/// Each about half a second: two brokers find each other again.
+const ROUNDS: u64 = 12;
+
+pub(crate) fn trace(_: impl FnOnce() -> String) {}
+
+fn here(folder: &Path, to: u16) -> Broker {
+    let config = format!(
+        "[[bridge]]\nname = \"hub\"\naddress = \"127.0.0.1:{to}\"\nclient_id = \"site\"\n[[bridge.topic]]\nfilter = \"t/#\"\nqos = 2\n"
+    );
+    Launch::at(folder).config(&config).arguments(["--log-level", "warn"]).start()
+}
+
+fn there(folder: &Path) -> Broker {
+    Launch::at(folder).arguments(["--log-level", "warn"]).start()
+}
+
+/// A client on a socket, until its broker is gone or somebody has seen enough.
+fn drive(client: &mut Client, port: u16, dice: &mut Dice, stop: &AtomicBool, news: &AtomicUsize) {
+    let _ = talk(client, port, dice, stop, news);
+    client.lose();
+}
+
+fn talk(client: &mut Client, port: u16, dice: &mut Dice, stop: &AtomicBool, news: &AtomicUsize) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_millis(2)))?;
+    let expiry = [Property::SessionExpiry(86_400)];
+    let connect = Connect {
+        version: client.version,
+        is_bridge: false,
+        clean_start: false,
+        keep_alive: 0,
+        properties: if client.version == Version::V5 { Properties::new(&expiry) } else { Properties::EMPTY },
+        client_id: &client.id,
+        will: None,
+        user_name: None,
+        password: None,
+    };
+    let mut hello = Vec::new();
+    let _ = connect.encode(Peer::new(client.version), &mut hello);
+    stream.write_all(&hello)?;
+    let mut buffer = [0; 4096];
+    while !stop.load(Ordering::Relaxed) {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => client.incoming.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error),
+        }
+        let before = client.got.len();
+        while client.read() {}
+        if client.is_ready() {
+            client.publish(dice);
+        }
+        let out = std::mem::take(&mut client.out);
+        stream.write_all(&out)?;
+        news.fetch_add(client.got.len() - before, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Everybody talks to its broker until `until` returns; it is told how many messages have arrived.
+fn live(clients: &mut [Client], ports: [u16; 2], seed: u64, until: impl FnOnce(&AtomicUsize)) {
+    let (stop, news) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for (index, client) in clients.iter_mut().enumerate() {
+            let port = ports[usize::from(client.filter.is_some())];
+            let (stop, news, mut dice) = (&stop, &news, Dice::new(seed * 31 + index as u64));
+            scope.spawn(move || drive(client, port, &mut dice, stop, news));
+        }
+        until(&news);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let rounds = std::env::var("TIDEGATE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let mut clients = vec![
+        Client::new("alice", Version::V5, Some("t/alice"), None),
+        Client::new("bob", Version::V311, Some("t/bob"), None),
+        Client::new("once", Version::V5, None, Some(("t/#", QoS::ExactlyOnce))),
+        Client::new("more", Version::V311, None, Some(("t/+", QoS::AtLeastOnce))),
+    ];
+    let proxy = Proxy::new();
+    let mut brokers = [here(folders[0].path(), proxy.port), there(folders[1].path())];
+    let ports = |brokers: &[Broker; 2]| [brokers[0].port("mqtt"), brokers[1].port("mqtt")];
+    proxy.lead_to(brokers[1].port("mqtt"), Duration::ZERO);
+    // Nobody publishes before everybody listens, and before the session of the bridge is there.
+    for client in &mut clients {
+        client.messages_max = 0;
+    }
+    let mut state = brokers[0].subscriber(&["-t", "$SYS/broker/connection/hub/state"]);
+    await_that("the bridge stands", || state.line() == "1");
+    drop(state);
+    live(&mut clients, ports(&brokers), 0, |_| std::thread::sleep(Duration::from_millis(300)));
+    assert!(clients.iter().all(|client| client.has_subscribed() && client.is_known));
+
+    for client in &mut clients {
+        client.messages_max = u32::MAX;
+    }
+    let mut dice = Dice::new(7);
+    for round in 0..rounds {
+        let (victim, wanted) = (usize::from(dice.below(2) == 1), 1 + dice.below(60) as usize);
+        live(&mut clients, ports(&brokers), round, |news| {
+            await_that("messages arrive", || news.load(Ordering::Relaxed) >= wanted);
+            brokers[victim].child.kill().unwrap();
+            brokers[victim].child.wait().unwrap();
+        });
+        if victim == 1 {
+            proxy.cut();
+        }
+        brokers[victim] = if victim == 0 { here(folders[0].path(), proxy.port) } else { there(folders[1].path()) };
+        proxy.lead_to(brokers[1].port("mqtt"), Duration::ZERO);
+    }
+    finish(&mut clients, ports(&brokers));
+    check(&clients, rounds);
+}
+
+/// Whatever is left arrives, with brokers that nobody kills.
+fn finish(clients: &mut [Client], ports: [u16; 2]) {
+    for client in &mut *clients {
+        client.messages_max = client.next - 1;
+    }
+    let begun = Instant::now();
+    while !is_complete(clients) {
+        assert!(begun.elapsed() < PATIENCE, "it does not come to rest");
+        live(clients, ports, 99, |_| std::thread::sleep(Duration::from_millis(300)));
+    }
+}
+
+fn is_complete(clients: &[Client]) -> bool {
+    let has = |receiver: &Client, sender: &Client| {
+        let got: BTreeSet<u32> =
+            receiver.got.iter().filter(|(from, _)| *from == sender.id).map(|(_, number)| *number).collect();
+        sender.acknowledged.is_subset(&got)
+    };
+    let receivers = || clients.iter().filter(|client| client.filter.is_some());
+    let mut senders = clients.iter().filter(|client| client.publishes.is_some());
+    senders.all(|sender| sender.is_done() && receivers().all(|receiver| has(receiver, sender)))
+}
+
+fn check(clients: &[Client], rounds: u64) {
+    let (mut all, mut repeated) = (0, 0);
+    for receiver in clients.iter().filter(|client| client.filter.is_some()) {
+        for sender in clients.iter().filter(|client| client.publishes.is_some()) {
+            let mut times = BTreeMap::new();
+            for (_, number) in receiver.got.iter().filter(|(from, _)| *from == sender.id) {
+                *times.entry(*number).or_insert(0) += 1;
+            }
+            let wanted = receiver.filter.clone().unwrap().1;
+            for (number, times) in times {
+                let published = sender.sent.get(&number).unwrap_or_else(|| panic!("{number} was never sent"));
+                let is_once = (*published).min(wanted) == QoS::ExactlyOnce;
+                assert!(!is_once || times == 1, "{} to {}: {number} came {times} times", sender.id, receiver.id);
+                all += times;
+                repeated += times - 1;
+            }
+        }
+    }
+    let acknowledged: usize = clients.iter().map(|client| client.acknowledged.len()).sum();
+    println!("{rounds} rounds: {acknowledged} acknowledged, 0 lost; {all} arrived, {repeated} repeated at QoS 1");
+    assert!(acknowledged > 0);
+}

@@ -1,0 +1,288 @@
+//! One bridge: sockets, a clock and chance around a [`BridgeMachine`]. Decides nothing.
+
+use std::future::pending;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use tidegate_bridge::{BridgeAction, BridgeConfig, BridgeMachine, BridgePhase, BridgeSide};
+use tidegate_broker::Handle as Broker;
+use tidegate_broker::ask::{Answer, Question};
+use tidegate_control::Timestamp;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+use tracing::{info, warn};
+
+use super::BridgeBoard;
+use super::to_other::{BridgeStream, OtherBroker};
+
+/// Bytes of one read.
+const READ_BYTES: usize = 64 << 10;
+/// How often the board is brought up to date, and the spool is asked for.
+const SHOW_EVERY: Duration = Duration::from_millis(500);
+/// How long this broker may take to say what a session is subscribed to.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// How long the last words may take.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
+
+type ReadEnd = ReadHalf<Box<dyn BridgeStream>>;
+type WriteEnd = WriteHalf<Box<dyn BridgeStream>>;
+type OpeningStream = Pin<Box<dyn Future<Output = io::Result<Box<dyn BridgeStream>>> + Send>>;
+
+/// One end of the bridge, if it is open.
+#[derive(Default)]
+struct OpenEnd {
+    halves: Option<(ReadEnd, WriteEnd)>,
+    /// Something was written that a layer below may have kept.
+    is_unflushed: bool,
+}
+
+/// What happened.
+enum Happening {
+    Opened(io::Result<Box<dyn BridgeStream>>),
+    Read(BridgeSide, io::Result<usize>),
+    Written(BridgeSide, io::Result<usize>),
+    Time,
+    Stop,
+}
+
+pub(super) struct BridgeTask {
+    machine: BridgeMachine,
+    name: String,
+    local_id: Arc<str>,
+    other: Arc<OtherBroker>,
+    board: Arc<BridgeBoard>,
+    broker: Broker,
+    rng: Xoshiro256PlusPlus,
+    began: Instant,
+    opening: Option<OpeningStream>,
+    local: OpenEnd,
+    remote: OpenEnd,
+    show_at: Instant,
+    shown: Option<BridgePhase>,
+    /// What was said of its trouble last.
+    told: Option<String>,
+}
+
+impl BridgeTask {
+    pub(super) fn new(config: BridgeConfig, other: Arc<OtherBroker>, board: Arc<BridgeBoard>, broker: Broker) -> Self {
+        let seed = std::hash::RandomState::new().build_hasher().finish();
+        Self {
+            name: config.name.clone(),
+            local_id: config.local_id.as_str().into(),
+            machine: BridgeMachine::new(config, Timestamp::ZERO),
+            other,
+            board,
+            broker,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            began: Instant::now(),
+            opening: None,
+            local: OpenEnd::default(),
+            remote: OpenEnd::default(),
+            show_at: Instant::now(),
+            shown: None,
+            told: None,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::ZERO + self.began.elapsed()
+    }
+
+    /// Until the process ends.
+    pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        let mut buffers = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
+        self.learn_filters().await;
+        loop {
+            self.machine.turn(self.now(), &mut self.rng);
+            while let Some(action) = self.machine.poll_action() {
+                self.act(action);
+            }
+            self.show();
+            let happening = self.wait(&mut buffers, &mut stopped).await;
+            match happening {
+                Happening::Stop => return self.end().await,
+                happening => self.note(happening, &buffers),
+            }
+        }
+    }
+
+    /// What its session is subscribed to, from before a restart. Without an answer nothing is given up, and what comes for it is
+    /// dropped later.
+    async fn learn_filters(&mut self) {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let question = Question::Client { client_id: Arc::clone(&self.local_id) };
+        let asked = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
+            let _ = sender.send(answer);
+        });
+        let answer = tokio::time::timeout(ANSWER_MAX, receiver).await;
+        if let (Ok(()), Ok(Ok(Answer::Client(Some(detail))))) = (asked, answer) {
+            self.machine.note_subscribed(detail.filters.iter().map(|(filter, _)| &**filter));
+        }
+    }
+
+    fn act(&mut self, action: BridgeAction) {
+        match action {
+            BridgeAction::Open { address } => self.opening = Some(Box::pin(Arc::clone(&self.other).open(address))),
+            BridgeAction::Attach => {
+                let attached = self.broker.attach_bridge().and_then(|stream| {
+                    stream.set_nonblocking(true)?;
+                    UnixStream::from_std(stream)
+                });
+                let now = self.now();
+                match attached {
+                    Ok(stream) => {
+                        self.local = OpenEnd { halves: Some(split(Box::new(stream))), is_unflushed: false };
+                        self.machine.handle_opened(BridgeSide::Local, now);
+                    }
+                    Err(error) => {
+                        self.machine.handle_lost(BridgeSide::Local, &error.to_string(), now, &mut self.rng);
+                    }
+                }
+            }
+            BridgeAction::Close => {
+                (self.opening, self.local, self.remote) = (None, OpenEnd::default(), OpenEnd::default());
+            }
+        }
+    }
+
+    async fn wait(&mut self, buffers: &mut (Vec<u8>, Vec<u8>), stopped: &mut watch::Receiver<bool>) -> Happening {
+        let due = self.machine.poll_timeout().map(|at| self.began + at.since(Timestamp::ZERO));
+        let due = due.map_or(self.show_at, |due| due.min(self.show_at));
+        let reads = [BridgeSide::Local, BridgeSide::Remote].map(|side| self.machine.wants_read(side));
+        let (local_out, remote_out) = self.machine.outputs();
+        let (local_read, local_write) = self.local.parts(reads[0], local_out);
+        let (remote_read, remote_write) = self.remote.parts(reads[1], remote_out);
+        tokio::select! {
+            opened = opened(&mut self.opening) => Happening::Opened(opened),
+            read = read_some(local_read, &mut buffers.0) => Happening::Read(BridgeSide::Local, read),
+            read = read_some(remote_read, &mut buffers.1) => Happening::Read(BridgeSide::Remote, read),
+            written = write_some(local_write, local_out) => Happening::Written(BridgeSide::Local, written),
+            written = write_some(remote_write, remote_out) => Happening::Written(BridgeSide::Remote, written),
+            () = sleep_until(due.into()) => Happening::Time,
+            _ = stopped.changed() => Happening::Stop,
+        }
+    }
+
+    fn note(&mut self, happening: Happening, buffers: &(Vec<u8>, Vec<u8>)) {
+        let now = self.now();
+        match happening {
+            Happening::Opened(Ok(stream)) => {
+                self.opening = None;
+                self.remote = OpenEnd { halves: Some(split(stream)), is_unflushed: false };
+                self.machine.handle_opened(BridgeSide::Remote, now);
+            }
+            Happening::Opened(Err(error)) => {
+                self.opening = None;
+                self.machine.handle_lost(BridgeSide::Remote, &error.to_string(), now, &mut self.rng);
+            }
+            Happening::Read(side, Ok(0)) => {
+                self.machine.handle_lost(side, "the connection was closed", now, &mut self.rng);
+            }
+            Happening::Read(side, Ok(count)) => {
+                let buffer = if side == BridgeSide::Local { &buffers.0 } else { &buffers.1 };
+                self.machine.handle_bytes(side, &buffer[..count], now, &mut self.rng);
+            }
+            Happening::Written(side, Ok(count)) => {
+                self.machine.handle_written(side, count);
+                let end = if side == BridgeSide::Local { &mut self.local } else { &mut self.remote };
+                end.is_unflushed = count > 0;
+            }
+            Happening::Read(side, Err(error)) | Happening::Written(side, Err(error)) => {
+                self.machine.handle_lost(side, &error.to_string(), now, &mut self.rng);
+            }
+            Happening::Time | Happening::Stop => {}
+        }
+    }
+
+    /// The last words, as far as the other broker takes them.
+    async fn end(mut self) {
+        self.machine.say_goodbye();
+        let words = self.machine.outputs().1.clone();
+        if let Some((_, mut write)) = self.remote.halves.take() {
+            let say = async {
+                write.write_all(&words).await?;
+                write.shutdown().await
+            };
+            let _ = tokio::time::timeout(GOODBYE_MAX, say).await;
+        }
+    }
+
+    /// Tells everybody how it is, when that changes and now and then.
+    fn show(&mut self) {
+        let status = self.machine.status(self.now());
+        let is_new = self.shown != Some(status.phase);
+        if !is_new && Instant::now() < self.show_at {
+            return;
+        }
+        self.show_at = Instant::now() + SHOW_EVERY;
+        let was_up = self.shown.replace(status.phase);
+        let is_up = status.phase == BridgePhase::Up;
+        if is_new && was_up.is_none_or(|before| (before == BridgePhase::Up) != is_up) {
+            let topic = format!("$SYS/broker/connection/{}/state", self.name);
+            if !self.broker.say_system(topic, u8::from(is_up).to_string()) {
+                // There is no room for it now: it is said again.
+                self.shown = was_up;
+            }
+        }
+        if is_new && is_up {
+            self.told = None;
+            info!(event = "bridge_up", bridge = self.name, "the bridge stands");
+        }
+        if let Some(trouble) = status.trouble.as_ref().filter(|trouble| self.told.as_ref() != Some(trouble)) {
+            let event = if is_up { "bridge_trouble" } else { "bridge_down" };
+            warn!(event, bridge = self.name, "{trouble}");
+            self.told = Some(trouble.clone());
+        }
+        self.board.seen().status = status;
+        let (board, question) = (Arc::clone(&self.board), Question::Client { client_id: Arc::clone(&self.local_id) });
+        // Nobody waits for the answer; a broker that has no time says nothing, and the board shows what was.
+        let _ = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
+            if let Answer::Client(Some(detail)) = answer {
+                let (messages, bytes) = detail.client.queued;
+                board.seen().spool = ((messages + detail.client.inflight) as u64, bytes as u64);
+            }
+        });
+    }
+}
+
+impl OpenEnd {
+    /// What to read from, and what to write to if there is something to write.
+    fn parts(&mut self, wants_read: bool, out: &[u8]) -> (Option<&mut ReadEnd>, Option<&mut WriteEnd>) {
+        let has_output = !out.is_empty() || self.is_unflushed;
+        match &mut self.halves {
+            Some((read, write)) => (Some(read).filter(|_| wants_read), Some(write).filter(|_| has_output)),
+            None => (None, None),
+        }
+    }
+}
+
+/// The stream that is being opened; never, if none is.
+async fn opened(opening: &mut Option<OpeningStream>) -> io::Result<Box<dyn BridgeStream>> {
+    match opening {
+        Some(opening) => opening.await,
+        None => pending().await,
+    }
+}
+
+async fn read_some(read: Option<&mut ReadEnd>, buffer: &mut [u8]) -> io::Result<usize> {
+    match read {
+        Some(read) => read.read(buffer).await,
+        None => pending().await,
+    }
+}
+
+/// Writes, or flushes what was written: each alone can be given up and begun again.
+async fn write_some(write: Option<&mut WriteEnd>, out: &[u8]) -> io::Result<usize> {
+    match write {
+        Some(write) if out.is_empty() => write.flush().await.map(|()| 0),
+        Some(write) => write.write(out).await,
+        None => pending().await,
+    }
+}
