@@ -25,6 +25,8 @@ Groups:
   space            the smart space: inserts, notifications, subscriptions, equal queries
   admin            what looking costs: a scrape with 10 000 clients, traffic beside 100 dashboards
   peers            everything, as without a group
+  bridge           a bridge drains its backlog: its rate, and what the other broker's own clients
+                   feel, beside mosquitto's own bridge; 5 minutes, and not among the others
   harm             whether overload control does harm: scenarios with it and without, in turns; 22
                    to 25 minutes, and not among the others. --quick: 5 minutes
 

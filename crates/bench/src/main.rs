@@ -7,6 +7,7 @@
 mod admin;
 mod arguments;
 mod beats;
+mod bridge;
 mod cases;
 mod clients;
 mod connection;
@@ -196,6 +197,9 @@ fn run(args: &BenchArgs) -> Result<u8> {
     }
     if args.groups == ["harm"] {
         return harm::run(args);
+    }
+    if args.groups == ["bridge"] {
+        return bridge::run(args);
     }
     let plan = BenchPlan::of(args)?;
     let stop = Stop::on_signals()?;

@@ -295,6 +295,25 @@ fn start_tidegate(
     start_own(folder, &arguments)
 }
 
+/// A broker with a bridge to a port of this machine, for everything below `drain/`.
+pub(super) fn start_site(source: &BrokerSource, to: u16, wish: &BrokerNeeds, stop: &Stop) -> Result<RunningBroker> {
+    if let BrokerSource::Mosquitto(path) = source {
+        let bridge = format!(
+            "connection hub\naddress 127.0.0.1:{to}\ntopic drain/# out 1\ncleansession false\nrestart_timeout 1\n"
+        );
+        let text = |port, folder: &Path| Ok(peers::mosquitto_config(port, wish, folder)? + &bridge);
+        return start_configured(path, &["-c"], text, stop);
+    }
+    let folder = folder()?;
+    let bridge = format!(
+        "[[bridge]]\nname = \"hub\"\naddress = \"127.0.0.1:{to}\"\n[[bridge.topic]]\nfilter = \"drain/#\"\nqos = 1\n"
+    );
+    std::fs::write(folder.path().join("site.toml"), bridge)?;
+    let mut arguments = vec!["serve", "-c", "site.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
+    arguments.extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "warn"]);
+    start_own(folder, &arguments)
+}
+
 /// The broker that lies beside this program. Not one on the path: that may be any other.
 fn start_own(folder: TempDir, arguments: &[&str]) -> Result<RunningBroker> {
     start_program(own_program()?, folder, arguments)
