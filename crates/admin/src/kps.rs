@@ -60,6 +60,9 @@ fn view_of(kp: &KpReport) -> Value {
         "class_claims_ignored": counts.claims_ignored,
         "waited_mean_ms": millis(counts.waited_mean),
         "waited_max_ms": millis(counts.waited_max),
+        "delegable": kp.delegation.accepting,
+        "delegated": kp.delegation.delegated,
+        "check_every_s": kp.delegation.every.map(|every| view::rounded(every.as_secs_f64())),
     })
 }
 
@@ -85,6 +88,14 @@ fn words_of(kp: &KpReport) -> String {
             span(counts.waited_max),
         ),
     ];
+    if let Some(every) = kp.delegation.every {
+        lines.push(format!(
+            "{} of its {} subscriptions are handed over: it is told of nothing, and checks every {} or so",
+            kp.delegation.delegated,
+            kp.delegation.accepting,
+            span(every),
+        ));
+    }
     if counts.claims_ignored > 0 {
         let times = counts.claims_ignored;
         lines.push(format!(
@@ -100,7 +111,7 @@ fn words_of(kp: &KpReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_space::{KpCounts, KpStanding};
+    use tidegate_space::{ClientDelegation, KpCounts, KpStanding};
 
     use super::*;
 
@@ -117,12 +128,14 @@ mod tests {
             standing: KpStanding::default(),
             silent: Duration::from_secs(12),
             counts,
+            delegation: ClientDelegation { accepting: 3, delegated: 2, every: Some(Duration::from_secs(14)) },
         };
         let text = words_of(&kp);
         for part in [
             "KP \"lamp-1\" (10.0.0.7, http) was heard 12 s ago",
             "class normal, a customer (after services",
             "9 requests: 5 answered, 3 refused, 1 out of date, 0 failed",
+            "2 of its 3 subscriptions are handed over: it is told of nothing, and checks every 14 s or so",
             "2 times it claimed a class",
             "role = \"service\"",
         ] {

@@ -52,6 +52,7 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
         parts::space(&mut page, &space.counts(), space.watch().standing());
         parts::delegation(&mut page, space.watch().delegated());
         parts::space_work(&mut page, &space.times(), &space.cancelled(), &space.ssap());
+        parts::space_beyond(&mut page, &space.streamed(), &space.service_calls());
     }
     crate::bridges::metrics(&mut page, &process.bridges());
     parts::certificates(&mut page, certificates);

@@ -60,6 +60,20 @@ pub(crate) fn delegation(page: &mut MetricsPage, counts: DelegationCounts) {
     moves.put([("move", "taken-back")], counts.taken_back);
 }
 
+/// How answers ended that were too long to be held, and what became of calls to other endpoints.
+pub(crate) fn space_beyond(page: &mut MetricsPage, streamed: &[(&'static str, u64)], called: &[(&'static str, u64)]) {
+    let help = "Answers that were sent while they were made, because they were too long to be held, by how they ended.";
+    let family = page.family("sparql_streamed", MetricKind::Counter, help);
+    for (end, number) in streamed {
+        family.put([("end", end)], *number);
+    }
+    let help = "Calls to other endpoints for SERVICE, by outcome.";
+    let family = page.family("sparql_service_calls", MetricKind::Counter, help);
+    for (outcome, number) in called {
+        family.put([("outcome", outcome)], *number);
+    }
+}
+
 /// How long requests took, by kind; why evaluations were ended; what became of SSAP requests.
 pub(crate) fn space_work(
     page: &mut MetricsPage,
@@ -147,6 +161,7 @@ pub(crate) fn example(page: &mut MetricsPage) {
     let mut spread = Spread::default();
     spread.note(std::time::Duration::from_millis(2));
     space_work(page, &[("query", spread)], &[("time", 1)], &[("insert".to_owned(), "done", 2)]);
+    space_beyond(page, &[("whole", 1)], &[("answered", 1)]);
     let expires = Some(UNIX_EPOCH + std::time::Duration::from_secs(4_000_000_000));
     let certificate = Certificate { listener: "mqtts".to_owned(), subject: "CN=x".to_owned(), expires };
     certificates(page, &[certificate.clone(), certificate]);

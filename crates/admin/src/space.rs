@@ -120,6 +120,7 @@ pub(crate) async fn run(State(state): State<Arc<AdminState>>, request: Request) 
         AnswerSource::Shared => "shared",
         AnswerSource::Remembered => "remembered",
         AnswerSource::Partial => "partial",
+        AnswerSource::Streamed => "streamed",
     };
     let mut response = bytes.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

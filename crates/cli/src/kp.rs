@@ -81,6 +81,10 @@ async fn act(args: &KpArgs) -> Result<()> {
                 space.remove(&batch?).await.map_err(KpError)?;
             }
         }
+        KpCommand::Update { sparql } if is_query(sparql) => {
+            let wrong = anyhow::anyhow!("this is a query, and changes nothing:  tidegate kp query '…'");
+            return Err(wrong.context(Usage));
+        }
         KpCommand::Update { sparql } => space.update(sparql).await.map_err(KpError)?,
         KpCommand::Query { sparql } if is_update(sparql) => {
             let wrong = anyhow::anyhow!("this changes data, and is no question:  tidegate kp update '…'");
@@ -100,19 +104,27 @@ async fn act(args: &KpArgs) -> Result<()> {
 }
 
 /// Whether a text is an update by the first word behind its prologue; who is wrong about that is told better by the parser.
-fn is_update(sparql: &str) -> bool {
+pub(crate) fn is_update(sparql: &str) -> bool {
+    let starts = ["INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH"];
+    starts.contains(&first_word(sparql).as_str())
+}
+
+/// Whether a text is a query, in the same way.
+pub(crate) fn is_query(sparql: &str) -> bool {
+    ["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"].contains(&first_word(sparql).as_str())
+}
+
+/// The first word behind the prologue, in capital letters.
+fn first_word(sparql: &str) -> String {
     let mut words = sparql.split_whitespace().map(str::to_ascii_uppercase);
     while let Some(word) = words.next() {
         match word.as_str() {
             "PREFIX" => drop((words.next(), words.next())),
             "BASE" => drop(words.next()),
-            word => {
-                let starts = ["INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH"];
-                return starts.contains(&word.trim_end_matches('{'));
-            }
+            word => return word.split(['{', '*', '(', '?', '$']).next().unwrap_or_default().to_owned(),
         }
     }
-    false
+    String::new()
 }
 
 /// Triples in portions: the one of the command line, or the lines of standard input.
@@ -367,6 +379,10 @@ mod tests {
         for question in ["SELECT * { ?s ?p ?o }", "PREFIX insert: <x#> ASK { insert:a ?p ?o }", "", "BASE"] {
             assert!(!is_update(question), "{question}");
         }
+        for question in ["select*{ ?s ?p ?o }", "PREFIX insert: <x#> ASK{ insert:a ?p ?o }", "DESCRIBE <urn:a>"] {
+            assert!(is_query(question), "{question}");
+        }
+        assert!(!is_query("INSERT DATA { <a> <b> 1 }") && !is_query(""));
     }
 
     #[test]

@@ -101,6 +101,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Why(args)) => operate::why(&args),
         Some(Command::Bridges(args)) => operate::bridges(&args),
         Some(Command::Clients(args)) => operate::clients(&args),
+        Some(Command::Kps(args)) => operate::kps(&args),
         Some(Command::Drops(args)) => operate::drops(&args),
         Some(Command::Alarms(args)) => operate::alarms(&args),
         Some(Command::Limits(args)) => operate::limits(&args),

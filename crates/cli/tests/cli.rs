@@ -37,6 +37,7 @@ fn help_lists_all_commands() {
         "top",
         "why",
         "clients",
+        "kps",
         "drops",
         "limits",
         "ban",

@@ -78,6 +78,12 @@ fn exit_codes_say_what_is_wrong() {
     assert_eq!(run("nonsense", &["query", LAMP]).status.code(), Some(2));
     assert_eq!(run(&urls[0], &["query", "SELEC"]).status.code(), Some(1));
     assert_eq!(run(&urls[0], &["insert", "a", "b"]).status.code(), Some(2));
+    let wrong = run(&urls[0], &["update", LAMP]);
+    let words = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        wrong.status.code() == Some(2) && words.contains("this is a query") && words.contains("kp query"),
+        "{words}"
+    );
     assert_eq!(run(&urls[0], &["subscribe", LAMP, "--control", "wild"]).status.code(), Some(2));
 }
 

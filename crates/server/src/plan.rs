@@ -20,7 +20,7 @@ use tidegate_space::SpaceAddresses;
 use tidegate_wire_mqtt::QoS;
 
 use admission::pointless_delays;
-pub use admission::{admission, delegation};
+pub use admission::{admission, delegation, long_answers};
 pub use listeners::{DOORS, is_block, listener_key};
 
 use crate::certificate;

@@ -158,6 +158,8 @@ fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service
     let options = ServiceOptions {
         admission: plan::admission(&loaded.options),
         delegation: plan::delegation(&loaded.options),
+        long_answers: plan::long_answers(&loaded.options),
+        services: loaded.options.space.services.0.clone(),
         budget,
         ..ServiceOptions::default()
     };

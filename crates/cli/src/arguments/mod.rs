@@ -118,6 +118,8 @@ pub(crate) enum Command {
     Bridges(PlainArgs),
     /// List clients, or connections that have ended
     Clients(ClientsArgs),
+    /// List knowledge processors of the smart space: class, role, and what became of their requests
+    Kps(PlainArgs),
     /// Account for every message that was refused or lost
     Drops(PlainArgs),
     /// List what is wrong: who floods, who loses, what is full, who is banned; and what has been

@@ -4,6 +4,7 @@
 //! print them as they are (`--json`). What the answers mean is said by the broker.
 
 mod control;
+mod kps;
 mod paint;
 mod status;
 mod table;
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs, WhyArgs};
 pub(crate) use control::{ban, limits};
+pub(crate) use kps::kps;
 pub(crate) use status::status;
 use table::{Align, Column, TextTable, number, shown, span, whole};
 use tidegate_program::{AdminClient, AdminError, escaped};

@@ -9,9 +9,10 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::arguments::{RdfArgs, RdfCommand, SpaceArgs, TextArgs};
+use crate::kp::{is_query, is_update};
 pub(crate) use maps::test as test_map;
-use tidegate_program::AdminError;
 use tidegate_program::{AdminClient, AdminRequest, escaped};
+use tidegate_program::{AdminError, Usage};
 
 /// Names of formats: of results, of graphs, and whether it can name graphs.
 const RESULTS: &[(&str, &str)] = &[
@@ -40,11 +41,21 @@ pub(crate) fn run(args: &RdfArgs) -> Result<u8> {
                 (None, None) => return Err(unknown(format, &[RESULTS, GRAPHS])),
             };
             let body = sparql(text)?;
+            if is_update(&body) {
+                return Err(
+                    anyhow::anyhow!("this changes data, and is no question:  tidegate rdf update '…'").context(Usage)
+                );
+            }
             let query = request("POST", "/query", &accept, "application/sparql-query", body.as_bytes());
             print(&ask(&door, &query)?)
         }
         RdfCommand::Update { text } => {
             let body = sparql(text)?;
+            if is_query(&body) {
+                return Err(
+                    anyhow::anyhow!("this is a query, and changes nothing:  tidegate rdf query '…'").context(Usage)
+                );
+            }
             let update = request("POST", "/update", "application/json", "application/sparql-update", body.as_bytes());
             let answer: Value = serde_json::from_slice(&ask(&door, &update)?).unwrap_or_default();
             let changed = if answer["changed"] == true { "changed" } else { "nothing to change" };

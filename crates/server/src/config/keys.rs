@@ -18,7 +18,7 @@ use super::proofs::{KeyPlace, OptionalText, PinList, PlainText, TextList};
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
     AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PoolRuleWord,
-    PriorityWord, Receiver, SecureDoor,
+    PriorityWord, Receiver, SecureDoor, ServiceList,
 };
 
 /// When a changed value takes effect.
@@ -110,6 +110,8 @@ const PACKET: u64 = 268_435_460;
 /// Below a mebibyte a store is full before it has begun.
 const STORE_MIN: u64 = 1 << 20;
 const U16: u64 = u16::MAX as u64;
+/// Long answers at once: each has a thread and a snapshot of the data.
+const STREAMS: u64 = tidegate_space::limits::STREAMERS_MAX as u64;
 /// The longest keep-alive in milliseconds: two bytes of seconds (section 3.1.2.10).
 const KEEP_ALIVE: u64 = U16 * 1000;
 
@@ -190,6 +192,12 @@ keys! {
         Restart delegation_max: WholeNumber<0, 100> = WholeNumber(100);
         /// How long requests have to wait before subscriptions are handed over; at a fifth of it they are taken back. With 0ms every subscription is handed over that costs less to be asked for than to be told.
         Restart delegation_wait: Span<0, 60_000> = Span(tidegate_space::DelegationConfig::default().wait);
+        /// Answers longer than 32 MiB that are sent at once, while they are made, over HTTP; 0: none, they are refused.
+        Restart long_answers: WholeNumber<0, STREAMS> = WholeNumber(tidegate_space::LongAnswerConfig::default().places as u64);
+        /// How long the reader of such an answer may take nothing before the answer is broken off.
+        Restart long_answer_stall: Span<100, 240_000> = Span(tidegate_space::LongAnswerConfig::default().stall);
+        /// Endpoints that queries with SERVICE may ask, over HTTP, by the names that queries have for them; none: SERVICE is refused.
+        Restart services: ServiceList = ServiceList::default();
         /// Pages of other sites that may use the doors of the smart space through a browser, by origin.
         Reload origins: Origins = Origins::default();
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use tidegate_admin::HttpTarget;
 use tidegate_core::classes::{ClassBy, ClassRole, OnFull, PriorityMode};
-use tidegate_space::{Policy, PoolRule};
+use tidegate_space::limits::SERVICES_MAX;
+use tidegate_space::{Policy, PoolRule, ServiceEndpoint};
 use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
 
@@ -91,6 +92,36 @@ impl Setting for Origins {
 fn is_origin(text: &str) -> bool {
     let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && !"/?#@*,".contains(c));
     text == "*" || text.split_once("://").is_some_and(|(scheme, host)| is_plain(scheme) && is_plain(host))
+}
+
+/// Endpoints that queries with `SERVICE` may ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceList(pub Vec<ServiceEndpoint>);
+
+impl Setting for ServiceList {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
+        let list: Vec<ServiceEndpoint> = match value {
+            ConfigValue::List(list) => {
+                list.iter().map(|iri| ServiceEndpoint::parse(iri.trim())).collect::<Option<_>>()?
+            }
+            ConfigValue::Bare(text) => {
+                text.split(',').map(|iri| ServiceEndpoint::parse(iri.trim())).collect::<Option<_>>()?
+            }
+            _ => return None,
+        };
+        (list.len() <= SERVICES_MAX).then_some(Self(list))
+    }
+
+    fn expected() -> String {
+        format!(
+            "a list of at most {SERVICES_MAX} addresses such as [\"http://10.0.0.7:7878/sparql\"], without TLS, users and \
+             passwords"
+        )
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
 }
 
 /// A collector of metrics.

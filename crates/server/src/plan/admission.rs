@@ -1,6 +1,6 @@
 //! How requests to the smart space wait, and what of that contradicts itself.
 
-use tidegate_space::{ClassAdmission, DelegationConfig, SpaceAdmission};
+use tidegate_space::{ClassAdmission, DelegationConfig, LongAnswerConfig, SpaceAdmission};
 
 use crate::config::keys::{Options, SpaceSection};
 use crate::config::setting::{Setting, Span};
@@ -22,6 +22,11 @@ pub fn admission(options: &Options) -> SpaceAdmission {
         rule: options.pool.rule.0,
         length: options.pool.length.0 as u32,
     }
+}
+
+/// How answers are sent that are too long to be held.
+pub fn long_answers(options: &Options) -> LongAnswerConfig {
+    LongAnswerConfig { places: options.space.long_answers.0 as usize, stall: options.space.long_answer_stall.0 }
 }
 
 /// How many subscriptions may be handed over to their clients, and when.
