@@ -40,7 +40,7 @@ pub(crate) const UNSENT_MAX: usize = 128 * 1024;
 pub(crate) const UNSENT_MIN: usize = 2 * 1024;
 /// Who takes more than this in a moment (1 MB/s) is not slow: its unsent bytes wait for a tenth of a second at most, and small
 /// writes would cost more than they spare.
-pub(crate) const UNSENT_OF_THE_SLOW: usize = 20 * 1024;
+pub(crate) const UNSENT_OF_THE_SLOW: usize = 8 * 1024;
 
 /// Readiness events taken in one turn; the kernel keeps the others.
 pub(crate) const EVENTS_MAX: usize = 1024;
