@@ -140,12 +140,20 @@ enum WaitingCopy {
 }
 
 impl WaitingCopy {
-    /// Has its memory brought near, which nobody has touched since it came: it is next when everybody else has had a turn,
-    /// and the processor fetches it meanwhile. Of a plain line that is guessed without being told.
+    /// Has the bytes of its message brought near, which nobody has touched since it came: it is next when everybody else has
+    /// had a turn, and the processor fetches them meanwhile. Of a plain line that is guessed without being told.
     #[inline]
-    fn fetch(&self) {
+    fn fetch_bytes(&self) {
         if let Self::Message(queued) = self {
             core::hint::black_box(queued.message.first_byte());
+        }
+    }
+
+    /// The same with what says where its bytes are.
+    #[inline]
+    fn fetch_head(&self) {
+        if let Self::Message(queued) = self {
+            core::hint::black_box((queued.message.size(), queued.message.number()));
         }
     }
 }

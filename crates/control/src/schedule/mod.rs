@@ -228,6 +228,11 @@ impl<T> Scheduler<T> {
         self.pool.first(flow.0)
     }
 
+    /// The items of a flow, the oldest first.
+    pub fn items_of(&self, flow: FlowId) -> impl Iterator<Item = &T> {
+        self.pool.of_flow(flow.0)
+    }
+
     /// Flows that have something waiting.
     pub fn busy_flows(&self) -> usize {
         self.pool.busy()

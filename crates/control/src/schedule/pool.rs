@@ -115,13 +115,20 @@ impl<T> Pool<T> {
         self.slots.get(self.queue(flow).first as usize)?.item.as_ref()
     }
 
+    /// The items of a flow, the oldest first.
+    pub(super) fn of_flow(&self, flow: u32) -> impl Iterator<Item = &T> {
+        self.waiting(self.queue(flow))
+    }
+
     /// All items, flow by flow, the oldest of each first.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
-        self.queues.iter().flat_map(|queue| {
-            let slots =
-                core::iter::successors(self.slots.get(queue.first as usize), |slot| self.slots.get(slot.next as usize));
-            slots.filter_map(|slot| slot.item.as_ref())
-        })
+        self.queues.iter().flat_map(|queue| self.waiting(*queue))
+    }
+
+    fn waiting(&self, queue: FlowQueue) -> impl Iterator<Item = &T> {
+        let first = self.slots.get(queue.first as usize);
+        let slots = core::iter::successors(first, |slot| self.slots.get(slot.next as usize));
+        slots.filter_map(|slot| slot.item.as_ref())
     }
 
     /// Takes the oldest item of a flow with its cost.
