@@ -52,9 +52,9 @@ fn metrics() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     tidegate(&["init", "--tls", "--folder", &path("made")]);
-    let example = fs::read_to_string(root().join("examples/sosa.toml")).expect("an example");
+    let example = std::fs::read_to_string(root().join("examples/sosa.toml")).expect("an example");
     let bridge = "[[bridge]]\nname = \"hub\"\naddress = [\"127.0.0.1:9\"]\n[[bridge.topic]]\nfilter = \"#\"\ndirection = \"out\"\n";
-    fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}")).expect("a configuration");
+    std::fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}")).expect("a configuration");
     let example = path("tidegate.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--admin"] {
