@@ -40,6 +40,8 @@ struct Flight {
     /// None once the sink has it (QoS 2, released).
     message: Option<RelayedMessage>,
     sent_at: Timestamp,
+    /// The source has released it (QoS 2).
+    is_released: bool,
 }
 
 /// What an answer of the sink came to.
@@ -108,6 +110,12 @@ impl RelayLane {
     /// There is room for more of the source.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() < HELD_MAX && self.held_bytes < HELD_BYTES_MAX
+    }
+
+    /// The source has something to say without which the lane does not go on: a message of QoS 2 leaves the window when it is
+    /// released.
+    pub(crate) fn awaits_release(&self) -> bool {
+        self.flights.values().any(|flight| flight.message.is_none() && !flight.is_released)
     }
 
     /// The source sends more at once than it was told it may.
@@ -192,7 +200,7 @@ impl RelayLane {
         };
         let is_sent = sink.write(&Packet::Publish(publish));
         if let Some(id) = delivery.packet_id().filter(|_| is_sent) {
-            self.flights.insert(id, Flight { message: Some(message), sent_at: now });
+            self.flights.insert(id, Flight { message: Some(message), sent_at: now, is_released: false });
         } else {
             answer_source(source, message.delivery, ReasonCode::Success);
             gone(is_sent);
@@ -232,6 +240,9 @@ impl RelayLane {
 
     /// The source releases a message of QoS 2.
     pub(crate) fn on_release(&mut self, id: PacketId) {
+        if let Some(flight) = self.flights.get_mut(&id) {
+            flight.is_released = true;
+        }
         self.released.push_back(id);
     }
 

@@ -260,11 +260,18 @@ impl BridgeMachine {
         out.drain(..count.min(out.len()));
     }
 
-    /// Whether more of a broker can be taken in.
+    /// Whether more of a broker can be taken in. What a lane waits for comes over the same socket as what it has no room for, so it
+    /// is read as long as anything is waited for: messages with a number are no more than Receive Maximum, and those without one are
+    /// dropped where there is no room.
     pub fn wants_read(&self, side: BridgeSide) -> bool {
         match side {
-            BridgeSide::Local => self.out.has_room() && self.remote.out.len() < 2 * OUTPUT_BYTES_MAX,
-            BridgeSide::Remote => !self.into.is_overfull(),
+            BridgeSide::Local => {
+                (self.out.has_room() || self.out.awaits_release()) && self.remote.out.len() < 2 * OUTPUT_BYTES_MAX
+            }
+            BridgeSide::Remote => {
+                let is_awaited = self.out.under_way() > 0 || self.into.awaits_release() || self.pinged.is_some();
+                !self.into.is_overfull() || is_awaited
+            }
         }
     }
 

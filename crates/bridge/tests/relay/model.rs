@@ -50,6 +50,10 @@ pub(crate) struct ModelBroker {
     pub(crate) most_unanswered: usize,
     /// The next so many messages are refused, for now.
     refusals: u8,
+    /// It neither reads nor answers.
+    pub(crate) is_stalled: bool,
+    /// Bytes of each of its messages, at least.
+    pub(crate) payload_bytes: usize,
     link: Option<ModelLink>,
 }
 
@@ -67,6 +71,8 @@ impl ModelBroker {
             published: Vec::new(),
             most_unanswered: 0,
             refusals: 0,
+            is_stalled: false,
+            payload_bytes: 0,
             link: None,
         }
     }
@@ -94,7 +100,7 @@ impl ModelBroker {
     fn read(&mut self) -> bool {
         let Some(mut link) = self.link.take() else { return false };
         let inbox = std::mem::take(&mut link.inbox);
-        let limits = Limits { packet_bytes_max: 1 << 20, ..Limits::default() };
+        let limits = Limits { packet_bytes_max: 4 << 20, ..Limits::default() };
         let decoded = match link.version {
             None => decode_connect(&inbox, &limits),
             Some(version) => decode(&inbox, version, &limits),
@@ -153,9 +159,10 @@ impl ModelBroker {
         let packet_id = PacketId::new(flight.id).unwrap();
         let delivery = match flight.qos {
             QoS::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup },
-            _ => Delivery::AtLeastOnce { packet_id, dup },
+            QoS::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup },
+            QoS::AtMostOnce => Delivery::AtMostOnce,
         };
-        let (payload, properties) = (flight.number.to_string(), Properties::EMPTY);
+        let (payload, properties) = (format!("{}{}", "0".repeat(self.payload_bytes), flight.number), Properties::EMPTY);
         let publish = Publish { delivery, retain: false, topic: self.topic, properties, payload: payload.as_bytes() };
         Self::say(link, &Packet::Publish(publish));
     }
@@ -219,7 +226,9 @@ impl ModelBroker {
                 let flight = ModelFlight { id: self.next_id, number, qos, is_released: false };
                 self.next_id = self.next_id % 40 + 1;
                 self.send(&mut link, &flight, false);
-                self.flights.push(flight);
+                if qos != QoS::AtMostOnce {
+                    self.flights.push(flight);
+                }
             }
         }
         self.link = Some(link);
@@ -320,13 +329,13 @@ impl World {
         }
         for side in [BridgeSide::Local, BridgeSide::Remote] {
             let broker = if side == BridgeSide::Local { &mut self.here } else { &mut self.there };
-            let Some(link) = &mut broker.link else { continue };
+            let Some(link) = broker.link.as_mut().filter(|_| !broker.is_stalled) else { continue };
             let (local, remote) = self.bridge.outputs();
             let out = if side == BridgeSide::Local { local } else { remote };
             let count = out.len().min(most);
             link.inbox.extend_from_slice(&out[..count]);
             self.bridge.handle_written(side, count);
-            let count = link.out.len().min(most);
+            let count = if self.bridge.wants_read(side) { link.out.len().min(most) } else { 0 };
             let bytes: Vec<u8> = link.out.drain(..count).collect();
             if !bytes.is_empty() {
                 self.bridge.handle_bytes(side, &bytes, self.now, &mut self.rng);

@@ -80,3 +80,58 @@ fn what_is_published_before_the_other_broker_was_ever_there_waits() {
     }
     assert_eq!(opened, 0, "the session here has its subscriptions before the other broker is tried");
 }
+
+/// Both ways: the sink does nothing while `load` comes, and then everything; every message of QoS 2 arrives, and is answered for.
+fn stall(side: BridgeSide, payload_bytes: usize, load: &[QoS]) {
+    // Two at once, so that the third waits for a release. Before MQTT 5 the other broker has no way to say so.
+    let versions = [Version::V5, Version::V311].into_iter();
+    for version in versions.filter(|version| version.is_v5() || side == BridgeSide::Remote) {
+        let mut world = World::new(version, 2);
+        world.here.receive_max = 2;
+        while !world.bridge.is_up() {
+            world.exchange(usize::MAX);
+        }
+        let ends = |world: &mut World, is_stalled| {
+            let (source, sink) = match side {
+                BridgeSide::Local => (&mut world.here, &mut world.there),
+                BridgeSide::Remote => (&mut world.there, &mut world.here),
+            };
+            (source.payload_bytes, sink.is_stalled) = (payload_bytes, is_stalled);
+            if is_stalled {
+                for (number, qos) in load.iter().enumerate() {
+                    source.publish(u32::try_from(number).unwrap(), *qos);
+                }
+            }
+        };
+        ends(&mut world, true);
+        for _ in 0..load.len() + 10 {
+            world.exchange(usize::MAX);
+        }
+        ends(&mut world, false);
+        world.calm_down();
+        let (source, sink) = match side {
+            BridgeSide::Local => (&world.here, &world.there),
+            BridgeSide::Remote => (&world.there, &world.here),
+        };
+        assert!(source.waiting.is_empty() && source.flights.is_empty(), "{version:?} {side:?}: {:?}", source.flights);
+        let wanted = load.iter().filter(|qos| **qos == QoS::ExactlyOnce).count();
+        assert_eq!(sink.received.len(), wanted, "{version:?} {side:?}");
+        assert_eq!(world.bridge.status(world.now).counts.failures, 0, "{version:?} {side:?}");
+    }
+}
+
+#[test]
+fn a_release_is_read_though_messages_of_qos_0_have_filled_the_lane() {
+    let mut load = vec![QoS::ExactlyOnce; 10];
+    load.extend([QoS::AtMostOnce; 5_000]);
+    for side in [BridgeSide::Local, BridgeSide::Remote] {
+        stall(side, 0, &load);
+    }
+}
+
+#[test]
+fn a_release_is_read_though_large_messages_have_filled_the_lane() {
+    for side in [BridgeSide::Local, BridgeSide::Remote] {
+        stall(side, 2_500_000, &[QoS::ExactlyOnce; 20]);
+    }
+}
