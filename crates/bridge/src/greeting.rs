@@ -69,6 +69,12 @@ const RECEIVE: NonZeroU16 = match NonZeroU16::new(RECEIVE_MAX) {
     None => NonZeroU16::MIN,
 };
 
+/// The number of the bridge's own packet at this place: from the top, because the messages under way, whose numbers a resumed session
+/// has in use, were counted from the bottom.
+fn own_number(place: usize) -> Option<PacketId> {
+    u16::try_from(place).ok().and_then(|place| PacketId::new(u16::MAX - place))
+}
+
 /// SUBSCRIBE to all of these; the answer is the numbers of the packets.
 pub(crate) fn subscribe(filters: &[(&str, QoS)], keep: SpoolKeep, end: &mut WireEnd) -> Vec<PacketId> {
     let limits = Limits { topic_levels_max: TOPIC_LEVELS_MAX, ..Limits::default() };
@@ -91,7 +97,7 @@ pub(crate) fn subscribe(filters: &[(&str, QoS)], keep: SpoolKeep, end: &mut Wire
         let conflate = [Property::UserProperty(CONFLATE, "latest")];
         let is_latest = keep == SpoolKeep::Latest && end.version().is_v5();
         let properties = if is_latest { Properties::new(&conflate) } else { Properties::EMPTY };
-        let Some(packet_id) = u16::try_from(place + 1).ok().and_then(PacketId::new) else { break };
+        let Some(packet_id) = own_number(place) else { break };
         if end.write(&Packet::Subscribe(Subscribe {
             packet_id,
             properties,
@@ -107,7 +113,7 @@ pub(crate) fn subscribe(filters: &[(&str, QoS)], keep: SpoolKeep, end: &mut Wire
 pub(crate) fn unsubscribe(filters: &[String], used: usize, end: &mut WireEnd) -> Option<PacketId> {
     let limits = Limits { topic_levels_max: TOPIC_LEVELS_MAX, ..Limits::default() };
     let list: Vec<TopicFilter<'_>> = filters.iter().filter_map(|text| TopicFilter::parse(text, &limits).ok()).collect();
-    let packet_id = u16::try_from(used + 1).ok().and_then(PacketId::new).filter(|_| !list.is_empty())?;
+    let packet_id = own_number(used).filter(|_| !list.is_empty())?;
     let (properties, filters) = (Properties::EMPTY, TopicFilters::new(&list));
     end.write(&Packet::Unsubscribe(Unsubscribe { packet_id, properties, filters })).then_some(packet_id)
 }

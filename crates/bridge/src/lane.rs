@@ -35,10 +35,18 @@ pub(crate) struct RelayedMessage {
     pub(crate) qos_max: QoS,
 }
 
+/// A message in the hands of a lane.
+#[derive(Debug)]
+struct HeldMessage {
+    message: RelayedMessage,
+    /// Its place in the order in which messages came.
+    place: u64,
+}
+
 #[derive(Debug)]
 struct Flight {
     /// None once the sink has it (QoS 2, released).
-    message: Option<RelayedMessage>,
+    message: Option<HeldMessage>,
     sent_at: Timestamp,
     /// The source has released it (QoS 2).
     is_released: bool,
@@ -60,13 +68,16 @@ pub(crate) enum LaneOutcome {
 #[derive(Debug)]
 pub(crate) struct RelayLane {
     /// Came, and not sent yet; in order.
-    held: VecDeque<RelayedMessage>,
+    held: VecDeque<HeldMessage>,
     held_bytes: usize,
+    next_place: u64,
     flights: BTreeMap<PacketId, Flight>,
     /// Numbers that the source has released; passed on when the sink is there.
     released: VecDeque<PacketId>,
     /// Numbers that the sink holds nothing old under.
     clean: PacketIds,
+    /// In this process the source has begun to count anew: whatever number is not clean may be an old one at the sink.
+    has_forgotten: bool,
     /// The sink was told to release these for that reason only; its answer is nobody's.
     rinsing: BTreeSet<PacketId>,
 }
@@ -76,16 +87,18 @@ impl RelayLane {
         Self {
             held: VecDeque::new(),
             held_bytes: 0,
+            next_place: 0,
             flights: BTreeMap::new(),
             released: VecDeque::new(),
             clean: PacketIds::default(),
+            has_forgotten: false,
             rinsing: BTreeSet::new(),
         }
     }
 
     /// The connections are gone; the source sends again whatever has no answer. The answer is how many messages nobody sends again.
     pub(crate) fn reset(&mut self) -> u64 {
-        let lost = self.held.iter().filter(|message| message.delivery.qos() == QoS::AtMostOnce).count();
+        let lost = self.held.iter().filter(|held| held.message.delivery.qos() == QoS::AtMostOnce).count();
         self.held.clear();
         self.held_bytes = 0;
         self.flights.clear();
@@ -97,6 +110,7 @@ impl RelayLane {
     /// The source has lost the session: its numbers mean other messages from now on.
     pub(crate) fn on_source_forgot(&mut self) {
         self.clean.clear();
+        self.has_forgotten = true;
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -129,8 +143,16 @@ impl RelayLane {
         if message.delivery.packet_id().is_some_and(|id| self.flights.contains_key(&id)) {
             return;
         }
-        self.held_bytes += message.topic.len() + message.payload.len();
-        self.held.push_back(message);
+        let place = self.next_place;
+        self.next_place += 1;
+        self.hold(HeldMessage { message, place });
+    }
+
+    /// Puts a message where it belongs by the order in which messages came.
+    fn hold(&mut self, held: HeldMessage) {
+        self.held_bytes += held.message.topic.len() + held.message.payload.len();
+        let at = self.held.partition_point(|other| other.place < held.place);
+        self.held.insert(at, held);
     }
 
     /// Sends what may be sent. `gone` is told of each message that is done with: whether it was sent (QoS 0), or is too large. The
@@ -147,7 +169,7 @@ impl RelayLane {
             if sink.out.len() >= OUTPUT_BYTES_MAX {
                 return None;
             }
-            let qos = next.delivery.qos().min(next.qos_max).min(sink.qos_max);
+            let qos = next.message.delivery.qos().min(next.message.qos_max).min(sink.qos_max);
             let verdict = match qos {
                 QoS::AtMostOnce => pace.verdict_without_window(now),
                 _ => pace.verdict(self.flights.len(), sink.receive_max, now),
@@ -157,9 +179,10 @@ impl RelayLane {
                 PaceVerdict::At(then) => return Some(then),
                 PaceVerdict::Full => return None,
             }
-            let message = self.held.pop_front()?;
-            self.held_bytes = self.held_bytes.saturating_sub(message.topic.len() + message.payload.len());
-            self.send(message, qos, source, sink, now, &mut gone);
+            let held = self.held.pop_front()?;
+            let bytes = held.message.topic.len() + held.message.payload.len();
+            self.held_bytes = self.held_bytes.saturating_sub(bytes);
+            self.send(held, qos, source, sink, now, &mut gone);
             pace.on_sent(now);
         }
         None
@@ -167,19 +190,21 @@ impl RelayLane {
 
     fn send(
         &mut self,
-        message: RelayedMessage,
+        held: HeldMessage,
         qos: QoS,
         source: &mut WireEnd,
         sink: &mut WireEnd,
         now: Timestamp,
         gone: &mut impl FnMut(bool),
     ) {
+        let message = &held.message;
         let dup = message.delivery.dup();
         let delivery = match (qos, message.delivery.packet_id()) {
             (QoS::AtLeastOnce, Some(packet_id)) => Delivery::AtLeastOnce { packet_id, dup },
             (QoS::ExactlyOnce, Some(packet_id)) => {
-                // What is sent again must find what the sink kept of it.
-                if self.clean.insert(packet_id) && !dup {
+                // What is sent again must find what the sink kept of it. But the source sets DUP also on what never came as far as
+                // the sink: since it has begun to count anew, only what is clean was sent.
+                if self.clean.insert(packet_id) && (!dup || self.has_forgotten) {
                     sink.write_ack(AckKind::PubRel, packet_id, ReasonCode::Success);
                     self.rinsing.insert(packet_id);
                 }
@@ -200,7 +225,7 @@ impl RelayLane {
         };
         let is_sent = sink.write(&Packet::Publish(publish));
         if let Some(id) = delivery.packet_id().filter(|_| is_sent) {
-            self.flights.insert(id, Flight { message: Some(message), sent_at: now, is_released: false });
+            self.flights.insert(id, Flight { message: Some(held), sent_at: now, is_released: false });
         } else {
             answer_source(source, message.delivery, ReasonCode::Success);
             gone(is_sent);
@@ -220,13 +245,12 @@ impl RelayLane {
             return LaneOutcome::Step;
         }
         let Some(flight) = self.flights.get_mut(&id) else { return LaneOutcome::Step };
-        let Some(message) = flight.message.take() else { return LaneOutcome::Step };
+        let Some(held) = flight.message.take() else { return LaneOutcome::Step };
         let latency = now.since(flight.sent_at);
         if is_passing(ack.reason) {
             self.flights.remove(&id);
-            self.held_bytes += message.topic.len() + message.payload.len();
             // A refusal ends the exchange: the next attempt is a first one, and goes before what came later.
-            self.held.push_front(message);
+            self.hold(held);
             return LaneOutcome::Deferred;
         }
         if ack.kind == AckKind::PubRec && !ack.reason.is_failure() {
@@ -234,7 +258,7 @@ impl RelayLane {
             return LaneOutcome::Taken(latency);
         }
         self.flights.remove(&id);
-        answer_source(source, message.delivery, ack.reason);
+        answer_source(source, held.message.delivery, ack.reason);
         if ack.reason.is_failure() { LaneOutcome::Refused(ack.reason) } else { LaneOutcome::Taken(latency) }
     }
 

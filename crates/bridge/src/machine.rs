@@ -103,7 +103,7 @@ pub struct BridgeMachine {
     is_registered: bool,
     /// Filters that the session here has from an earlier configuration.
     stale: Vec<String>,
-    /// The other broker was told in this life what is wanted of it.
+    /// The other broker was told in this life what is wanted of it, and has answered.
     has_subscribed: bool,
     keep_alive: Duration,
     last_sent: Timestamp,

@@ -63,7 +63,8 @@ impl BridgeMachine {
                 self.trouble = None;
                 // Before MQTT 5 each subscription brings all retained messages again.
                 let is_v5 = self.config.version.is_v5();
-                if is_v5 || !answer.session_present || !core::mem::replace(&mut self.has_subscribed, true) {
+                if is_v5 || !answer.session_present || !self.has_subscribed {
+                    self.has_subscribed = false;
                     self.subscribe(BridgeSide::Remote);
                 }
             }
@@ -78,7 +79,10 @@ impl BridgeMachine {
             return;
         }
         match (side, self.phase) {
-            (BridgeSide::Remote, PairPhase::Greeting { .. }) => self.attach(now),
+            (BridgeSide::Remote, PairPhase::Greeting { .. }) => {
+                self.has_subscribed = true;
+                self.attach(now);
+            }
             (BridgeSide::Local, PairPhase::Attaching { .. }) => self.stand(now),
             (BridgeSide::Local, PairPhase::Registering { .. }) => self.registered(now),
             _ => {}

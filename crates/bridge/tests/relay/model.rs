@@ -49,7 +49,9 @@ pub(crate) struct ModelBroker {
     pub(crate) published: Vec<(u32, QoS)>,
     pub(crate) most_unanswered: usize,
     /// The next so many messages are refused, for now.
-    refusals: u8,
+    pub(crate) refusals: u8,
+    /// Subscriptions that it was asked for.
+    pub(crate) subscribed: usize,
     /// It neither reads nor answers.
     pub(crate) is_stalled: bool,
     /// Bytes of each of its messages, at least.
@@ -71,6 +73,7 @@ impl ModelBroker {
             published: Vec::new(),
             most_unanswered: 0,
             refusals: 0,
+            subscribed: 0,
             is_stalled: false,
             payload_bytes: 0,
             link: None,
@@ -129,6 +132,9 @@ impl ModelBroker {
                 self.send_again(link);
             }
             Packet::Subscribe(packet) => {
+                let id = packet.packet_id.get();
+                assert!(!self.incoming.contains(&id), "a subscription has the number {id} of a message");
+                self.subscribed += 1;
                 let granted = [ReasonCode::GrantedQos2];
                 let answer = SubAck {
                     packet_id: packet.packet_id,

@@ -36,6 +36,74 @@ fn numbers_that_the_sink_kept_from_a_lost_session_do_not_swallow_new_messages() 
 }
 
 #[test]
+fn nor_do_they_when_the_bridge_is_killed_and_new_messages_come_as_repeated_ones() {
+    for version in [Version::V5, Version::V311] {
+        let mut world = World::new(version, 20);
+        for number in 1..=5 {
+            world.here.publish(number, QoS::ExactlyOnce);
+        }
+        while world.there.received.len() < 5 {
+            world.exchange(usize::MAX);
+        }
+        // A new machine, and a broker without its log: what comes while the bridge registers comes again, with DUP.
+        world.step(18, 0);
+        world.here.forget_queue();
+        for number in 101..=105 {
+            world.here.publish(number, QoS::ExactlyOnce);
+        }
+        world.calm_down();
+        assert_eq!(world.there.received[5..], [101, 102, 103, 104, 105], "{version:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_for_now_is_sent_again_in_its_order() {
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let mut world = World::new(Version::V5, 20);
+        world.there.refusals = 3;
+        for number in 1..=10 {
+            world.here.publish(number, qos);
+        }
+        // Refused are those that were under way first; the calm would end the refusals.
+        while world.there.refusals > 0 {
+            world.exchange(usize::MAX);
+        }
+        world.calm_down();
+        let first: Vec<u32> = world.there.received.iter().copied().filter(|number| *number <= 3).collect();
+        assert_eq!(first, [1, 2, 3], "{qos:?}: {:?}", world.there.received);
+    }
+}
+
+#[test]
+fn before_mqtt_5_a_session_that_lasts_is_subscribed_once() {
+    let mut world = World::new(Version::V311, 20);
+    for _ in 0..3 {
+        while !world.bridge.is_up() {
+            world.exchange(usize::MAX);
+            world.now = world.now + Duration::from_millis(20);
+        }
+        world.cut(BridgeSide::Remote);
+    }
+    assert_eq!(world.there.subscribed, 1, "each subscription brings all retained messages");
+}
+
+#[test]
+fn a_subscription_that_was_cut_off_is_made_again() {
+    for at in 0..12 {
+        let mut world = World::new(Version::V311, 20);
+        for _ in 0..at {
+            world.exchange(usize::MAX);
+        }
+        world.cut(BridgeSide::Remote);
+        while !world.bridge.is_up() {
+            world.exchange(usize::MAX);
+            world.now = world.now + Duration::from_millis(20);
+        }
+        assert!(world.there.subscribed > 0, "cut after {at} steps");
+    }
+}
+
+#[test]
 fn addresses_are_tried_in_turn_and_a_pause_comes_when_all_have_failed() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
     let mut world = World::new(Version::V5, 20);
