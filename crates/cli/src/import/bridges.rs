@@ -5,6 +5,21 @@ use std::fmt::Write;
 use super::mosquitto::{ConfLine, in_words};
 use super::translation::{Translation, quoted};
 
+/// Words after any of which a bridge is one with TLS.
+const TLS_WORDS: [&str; 11] = [
+    "bridge_alpn",
+    "bridge_cafile",
+    "bridge_capath",
+    "bridge_certfile",
+    "bridge_identity",
+    "bridge_insecure",
+    "bridge_keyfile",
+    "bridge_psk",
+    "bridge_require_ocsp",
+    "bridge_tls_use_os_certs",
+    "bridge_tls_version",
+];
+
 /// A `connection` and what was said of it.
 #[derive(Debug, Default)]
 pub(super) struct ConfBridge {
@@ -15,6 +30,10 @@ pub(super) struct ConfBridge {
     /// Fields of the bridge itself, as TOML writes them.
     fields: Vec<(&'static str, String)>,
     tls: Vec<(&'static str, String)>,
+    /// Something was said of TLS: then it is not left out, whatever else is.
+    is_encrypted: bool,
+    /// It is encrypted by a key that both share, which there is no field for.
+    has_shared_key: bool,
     topics: Vec<String>,
     left_out: Vec<(String, &'static str)>,
 }
@@ -36,6 +55,7 @@ pub(super) fn of_bridge(bridges: &mut Vec<ConfBridge>, is_inside: &mut bool, lin
 impl ConfBridge {
     fn take(&mut self, line: &ConfLine) -> bool {
         let value = line.value.as_str();
+        self.is_encrypted |= TLS_WORDS.contains(&line.word.as_str());
         match line.word.as_str() {
             "address" | "addresses" => self.addresses.extend(value.split_whitespace().map(str::to_owned)),
             "topic" => match topic(value) {
@@ -70,13 +90,15 @@ impl ConfBridge {
             | "bridge_reload_type"
             | "bridge_tcp_keepalive"
             | "bridge_tcp_user_timeout" => self.leave_out(line, "needs no word here"),
-            "bridge_insecure"
-            | "bridge_require_ocsp"
-            | "bridge_alpn"
-            | "bridge_capath"
-            | "bridge_identity"
-            | "bridge_psk"
-            | "bridge_tls_version" => self.leave_out(line, "TLS with certificates that are checked, only"),
+            "bridge_identity" | "bridge_psk" => {
+                self.has_shared_key = true;
+                self.leave_out(line, "TLS with certificates that are checked, only");
+            }
+            "bridge_capath" => {
+                self.leave_out(line, "name one file with ca in [bridge.tls], or the system's are trusted");
+            }
+            "bridge_tls_use_os_certs" => {}
+            word if TLS_WORDS.contains(&word) => self.leave_out(line, "TLS with certificates that are checked, only"),
             "notification_topic" | "notifications_local_only" | "bridge_bind_address" => {
                 self.leave_out(line, "there is no such choice here");
             }
@@ -110,6 +132,10 @@ impl ConfBridge {
             let why = "a bridge has an address and a topic";
             return translation.leave_out(self.line, why);
         }
+        if self.has_shared_key {
+            let why = "its TLS has a shared key and no certificates, and it is not to become a bridge without TLS";
+            return translation.leave_out(self.line, why);
+        }
         let addresses: Vec<String> = self.addresses.iter().map(|address| quoted(address)).collect();
         let mut text = format!("\n[[bridge]]\nname = {}\naddress = [{}]\n", quoted(&self.name), addresses.join(", "));
         // Without a word about it, mosquitto speaks 3.1.1.
@@ -119,7 +145,7 @@ impl ConfBridge {
         for (field, value) in &self.fields {
             let _ = writeln!(text, "{field} = {value}");
         }
-        if !self.tls.is_empty() {
+        if self.is_encrypted {
             text.push_str("[bridge.tls]\n");
             for (field, value) in &self.tls {
                 let _ = writeln!(text, "{field} = {value}");

@@ -72,7 +72,8 @@ fn of_broker(translation: &mut Translation, line: &ConfLine) {
 
 /// A line as it was, without secrets.
 pub(super) fn in_words(line: &ConfLine) -> String {
-    let value = if line.word.ends_with("password") { "…" } else { &line.value };
+    let is_secret = line.word.ends_with("password") || line.word == "bridge_psk";
+    let value = if is_secret { "…" } else { &line.value };
     format!("{} {} {value}", line.place, line.word).trim_end().to_owned()
 }
 

@@ -160,3 +160,18 @@ fn a_connection_becomes_a_bridge() {
          #   m.conf:10 try_private true: needs no word here\n"
     );
 }
+
+#[test]
+fn a_bridge_with_any_word_of_tls_does_not_become_one_without() {
+    let bridge = |word: &str| imported(&format!("connection hub\naddress 10.0.0.5\ntopic a/# out 1\n{word}\n"));
+    assert!(!bridge("try_private true").contains("[bridge.tls]"));
+    for word in ["capath /etc/ssl", "insecure true", "tls_version tlsv1.2", "tls_use_os_certs true", "alpn mqtt"] {
+        let text = bridge(&format!("bridge_{word}"));
+        assert!(text.contains("[[bridge]]") && text.contains("[bridge.tls]\n[[bridge.topic]]"), "{word}: {text}");
+    }
+    for word in ["psk 1234", "identity me"] {
+        let text = bridge(&format!("bridge_{word}"));
+        assert!(!text.contains("[[bridge]]") && !text.contains("1234"), "{word}: {text}");
+        assert!(text.contains("connection hub: its TLS has a shared key"), "{word}: {text}");
+    }
+}

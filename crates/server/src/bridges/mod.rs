@@ -119,6 +119,8 @@ impl Bridges {
                     let _ = task.await;
                 }
             });
+            // A look-up of a name cannot be given up, and may take as long as its servers like: nobody waits for it.
+            runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("bridges".to_owned()).spawn(life)?;
         Ok(Some((Self { stop: Some(stop), thread: Some(thread) }, boards)))
