@@ -17,7 +17,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Packet, PacketId, Properties, Publish, QoS, ReasonCode};
 
-use crate::limits::{HELD_BYTES_MAX, HELD_MAX, OUTPUT_BYTES_MAX};
+use crate::limits::{BRIM_BYTES_MAX, BRIM_MAX, HELD_BYTES_MAX, HELD_MAX, MESSAGE_OVERHEAD, OUTPUT_BYTES_MAX};
 use crate::pace::{DrainPace, PaceVerdict};
 use crate::packet_ids::PacketIds;
 use crate::wire_end::WireEnd;
@@ -41,6 +41,18 @@ struct HeldMessage {
     message: RelayedMessage,
     /// Its place in the order in which messages came.
     place: u64,
+}
+
+impl HeldMessage {
+    /// Bytes of memory that it takes, about.
+    fn bytes(&self) -> usize {
+        let RelayedMessage { topic, payload, properties, .. } = &self.message;
+        topic.len() + payload.len() + properties.len() + MESSAGE_OVERHEAD
+    }
+
+    fn has_number(&self) -> bool {
+        self.message.delivery.packet_id().is_some()
+    }
 }
 
 #[derive(Debug)]
@@ -70,6 +82,8 @@ pub(crate) struct RelayLane {
     /// Came, and not sent yet; in order.
     held: VecDeque<HeldMessage>,
     held_bytes: usize,
+    /// How many of them have a number.
+    held_numbered: usize,
     next_place: u64,
     flights: BTreeMap<PacketId, Flight>,
     /// Numbers that the source has released; passed on when the sink is there.
@@ -87,6 +101,7 @@ impl RelayLane {
         Self {
             held: VecDeque::new(),
             held_bytes: 0,
+            held_numbered: 0,
             next_place: 0,
             flights: BTreeMap::new(),
             released: VecDeque::new(),
@@ -100,7 +115,7 @@ impl RelayLane {
     pub(crate) fn reset(&mut self) -> u64 {
         let lost = self.held.iter().filter(|held| held.message.delivery.qos() == QoS::AtMostOnce).count();
         self.held.clear();
-        self.held_bytes = 0;
+        (self.held_bytes, self.held_numbered) = (0, 0);
         self.flights.clear();
         self.released.clear();
         self.rinsing.clear();
@@ -134,7 +149,17 @@ impl RelayLane {
 
     /// The source sends more at once than it was told it may.
     pub(crate) fn is_overfull(&self) -> bool {
-        self.held_bytes >= 2 * HELD_BYTES_MAX
+        self.held_bytes >= 2 * HELD_BYTES_MAX || self.held.len() >= 2 * HELD_MAX
+    }
+
+    /// There is more here than may ever be.
+    pub(crate) fn is_brimful(&self) -> bool {
+        self.held_bytes >= BRIM_BYTES_MAX || self.held.len() >= BRIM_MAX
+    }
+
+    /// Messages of the source that have a number and no last answer.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.held_numbered + self.flights.len()
     }
 
     /// A message of the source, to be sent when its time comes.
@@ -150,7 +175,8 @@ impl RelayLane {
 
     /// Puts a message where it belongs by the order in which messages came.
     fn hold(&mut self, held: HeldMessage) {
-        self.held_bytes += held.message.topic.len() + held.message.payload.len();
+        self.held_bytes += held.bytes();
+        self.held_numbered += usize::from(held.has_number());
         let at = self.held.partition_point(|other| other.place < held.place);
         self.held.insert(at, held);
     }
@@ -180,8 +206,8 @@ impl RelayLane {
                 PaceVerdict::Full => return None,
             }
             let held = self.held.pop_front()?;
-            let bytes = held.message.topic.len() + held.message.payload.len();
-            self.held_bytes = self.held_bytes.saturating_sub(bytes);
+            self.held_bytes = self.held_bytes.saturating_sub(held.bytes());
+            self.held_numbered = self.held_numbered.saturating_sub(usize::from(held.has_number()));
             self.send(held, qos, source, sink, now, &mut gone);
             pace.on_sent(now);
         }

@@ -22,6 +22,16 @@ pub const RECEIVE_MAX: u16 = 256;
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// The same for messages: those of QoS 0 have no window.
 pub const HELD_MAX: usize = 4096;
+/// Bytes that a message costs beside its own: two strings, its place and its flight.
+pub const MESSAGE_OVERHEAD: usize = 256;
+/// Bytes of messages of the other broker beyond which it is not read whatever is awaited of it: as many as Receive Maximum allows, of
+/// 1 MiB each. What is awaited comes too late then, and the connection begins anew after the keep-alive.
+pub const BRIM_BYTES_MAX: usize = 256 << 20;
+/// The same for messages: as many as there are numbers.
+pub const BRIM_MAX: usize = 65_536;
+/// Bytes that wait for a socket before the other broker is not read: more than the largest packet behind [`OUTPUT_BYTES_MAX`], so that
+/// only answers to somebody who asks and does not read come so far.
+pub const UNWRITTEN_BYTES_MAX: usize = 48 << 20;
 /// Bytes that wait for a socket before no new message is begun.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Bytes of one packet of either broker.

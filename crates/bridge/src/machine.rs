@@ -34,7 +34,7 @@ use crate::config::{BridgeConfig, SpoolKeep};
 use crate::counts::BridgeCounts;
 use crate::greeting;
 use crate::lane::RelayLane;
-use crate::limits::{ANSWER_TIMEOUT, GOOD_AFTER, OPEN_TIMEOUT, OUTPUT_BYTES_MAX, RECEIVE_MAX};
+use crate::limits::{ANSWER_TIMEOUT, GOOD_AFTER, OPEN_TIMEOUT, OUTPUT_BYTES_MAX, RECEIVE_MAX, UNWRITTEN_BYTES_MAX};
 use crate::pace::{DrainPace, PaceConfig};
 use crate::wire_end::WireEnd;
 
@@ -270,7 +270,8 @@ impl BridgeMachine {
             }
             BridgeSide::Remote => {
                 let is_awaited = self.out.under_way() > 0 || self.into.awaits_release() || self.pinged.is_some();
-                !self.into.is_overfull() || is_awaited
+                let is_written = self.local.out.len().max(self.remote.out.len()) < UNWRITTEN_BYTES_MAX;
+                (!self.into.is_overfull() || is_awaited) && !self.into.is_brimful() && is_written
             }
         }
     }

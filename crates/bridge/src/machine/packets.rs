@@ -8,6 +8,7 @@ use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Packet, Properties, Publish, QoS
 use super::{BridgeMachine, BridgeSide, Fall, PairPhase};
 use crate::hops;
 use crate::lane::{LaneOutcome, RelayedMessage, answer_source, hints_of};
+use crate::limits::RECEIVE_MAX;
 
 impl BridgeMachine {
     pub(super) fn handle(&mut self, side: BridgeSide, packet: &Packet<'_>, now: Timestamp) -> Result<(), Fall> {
@@ -128,6 +129,11 @@ impl BridgeMachine {
         if delivery.qos() == QoS::AtMostOnce && !lane.has_room() {
             self.counts.lost += 1;
             return Ok(());
+        }
+        // Before MQTT 5 the other broker was not told how many; this one keeps to what it was told.
+        let is_told = side == BridgeSide::Remote && self.config.version.is_v5();
+        if is_told && delivery.packet_id().is_some() && lane.unanswered() >= RECEIVE_MAX.into() {
+            return Err(format!("more than {RECEIVE_MAX} messages at once (Receive Maximum)").into());
         }
         lane.take(RelayedMessage { topic, payload, properties, retain, delivery, qos_max });
         Ok(())

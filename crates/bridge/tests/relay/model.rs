@@ -54,6 +54,10 @@ pub(crate) struct ModelBroker {
     pub(crate) subscribed: usize,
     /// It neither reads nor answers.
     pub(crate) is_stalled: bool,
+    /// Messages that it sends at once, at most.
+    pub(crate) window_max: u16,
+    /// It does not care how many the bridge takes at once.
+    pub(crate) is_greedy: bool,
     /// Bytes of each of its messages, at least.
     pub(crate) payload_bytes: usize,
     link: Option<ModelLink>,
@@ -76,6 +80,8 @@ impl ModelBroker {
             subscribed: 0,
             is_stalled: false,
             payload_bytes: 0,
+            window_max: 20,
+            is_greedy: false,
             link: None,
         }
     }
@@ -222,15 +228,17 @@ impl ModelBroker {
             if let Some(ack) = link.unanswered.pop_front() {
                 Self::say(&mut link, &Packet::Ack(ack));
             }
-            if self.flights.len() < usize::from(link.window.min(20))
+            let window = if self.is_greedy { self.window_max } else { link.window.min(self.window_max) };
+            if self.flights.len() < usize::from(window)
                 && let Some((number, qos)) = self.waiting.pop_front()
             {
                 // Few numbers, so that they are used again soon.
+                let numbers = 2 * self.window_max;
                 while self.flights.iter().any(|flight| flight.id == self.next_id) {
-                    self.next_id = self.next_id % 40 + 1;
+                    self.next_id = self.next_id % numbers + 1;
                 }
                 let flight = ModelFlight { id: self.next_id, number, qos, is_released: false };
-                self.next_id = self.next_id % 40 + 1;
+                self.next_id = self.next_id % numbers + 1;
                 self.send(&mut link, &flight, false);
                 if qos != QoS::AtMostOnce {
                     self.flights.push(flight);

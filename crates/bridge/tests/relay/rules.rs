@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use tidegate_bridge::limits::{RECEIVE_MAX, UNWRITTEN_BYTES_MAX};
 use tidegate_bridge::{BridgeAction, BridgeConfig, BridgeMachine, BridgeSide};
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{QoS, Version};
+use tidegate_wire_mqtt::{Delivery, Encode, Packet, PacketId, Peer, Properties, Publish, QoS, Version};
 
 use crate::model::{World, config};
 
@@ -202,4 +203,55 @@ fn a_release_is_read_though_large_messages_have_filled_the_lane() {
     for side in [BridgeSide::Local, BridgeSide::Remote] {
         stall(side, 2_500_000, &[QoS::ExactlyOnce; 20]);
     }
+}
+
+#[test]
+fn who_sends_more_than_receive_maximum_is_left_and_who_sends_as_many_is_not() {
+    for (is_greedy, version, failures) in [(true, Version::V5, 1), (false, Version::V5, 0), (true, Version::V311, 0)] {
+        let mut world = World::new(version, 20);
+        while !world.bridge.is_up() {
+            world.exchange(usize::MAX);
+        }
+        world.here.is_stalled = true;
+        (world.there.is_greedy, world.there.window_max) = (is_greedy, RECEIVE_MAX + 1);
+        if !is_greedy {
+            world.there.window_max = RECEIVE_MAX;
+        }
+        for number in 0..300 {
+            world.there.publish(number, QoS::AtLeastOnce);
+        }
+        for _ in 0..290 {
+            world.exchange(usize::MAX);
+            if world.bridge.status(world.now).counts.failures > 0 {
+                break;
+            }
+        }
+        let status = world.bridge.status(world.now);
+        assert_eq!(status.counts.failures, failures, "{version:?}: {:?}", status.trouble);
+        let says_so = status.trouble.is_some_and(|words| words.contains("more than 256 messages at once"));
+        assert_eq!(says_so, failures > 0);
+    }
+}
+
+#[test]
+fn the_memory_that_somebody_takes_who_does_not_read_is_bounded() {
+    let mut world = World::new(Version::V5, 20);
+    while !world.bridge.is_up() {
+        world.exchange(usize::MAX);
+    }
+    // Each message is answered at once, because nothing wants its topic; and no answer is ever read.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+    let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+    let publish = Publish { delivery, retain: false, topic: "other", properties: Properties::EMPTY, payload: b"" };
+    let mut bytes = Vec::new();
+    for _ in 0..100_000 {
+        let _ = Packet::Publish(publish).encode(Peer::new(Version::V5), &mut bytes);
+    }
+    let mut rounds = 0;
+    while world.bridge.wants_read(BridgeSide::Remote) {
+        world.bridge.handle_bytes(BridgeSide::Remote, &bytes, world.now, &mut rng);
+        rounds += 1;
+        assert!(rounds < 1_000, "{} bytes wait", world.bridge.outputs().1.len());
+    }
+    assert!(world.bridge.outputs().1.len() < 2 * UNWRITTEN_BYTES_MAX);
 }
