@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use oxrdf::{BlankNode, GraphName, NamedNode, Term, Triple, Variable};
+use oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Term, Triple, Variable};
 use spareval::{QueryEvaluationError, QueryResults, QuerySolutionIter, QueryTripleIter};
 use spargebra::algebra::{GraphPattern, QueryDataset};
 use spargebra::{Query as Algebra, SparqlParser};
@@ -343,8 +343,21 @@ impl Iterator for Triples<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let item = if self.left.ended { None } else { self.triples.next() };
         let item = item.map(|triple| triple.map_err(translate));
-        self.left.pass(item, |triple| term_bytes(&triple.object) + 64)
+        self.left.pass(item, triple_bytes)
     }
+}
+
+/// About the bytes of a triple in memory, whichever of its terms is the long one.
+fn triple_bytes(triple: &Triple) -> usize {
+    let subject = match &triple.subject {
+        NamedOrBlankNode::NamedNode(node) => node.as_str().len(),
+        NamedOrBlankNode::BlankNode(node) => node.as_str().len(),
+    };
+    let kind = match &triple.object {
+        Term::Literal(literal) => literal.language().map_or_else(|| literal.datatype().as_str().len(), str::len),
+        _ => 0,
+    };
+    subject + triple.predicate.as_str().len() + kind + term_bytes(&triple.object) + 64
 }
 
 /// About the bytes of a term in memory.

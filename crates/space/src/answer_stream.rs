@@ -33,12 +33,15 @@ pub(crate) enum StreamEnd {
     Left,
     /// Its time was over, an operator ended it, or the service ends.
     Cancelled,
+    /// It is longer than an answer of its kind may be.
+    TooLong,
     /// The evaluation failed in the middle.
     Failed,
 }
 
 impl StreamEnd {
-    pub(crate) const ALL: [Self; 5] = [Self::Whole, Self::Stalled, Self::Left, Self::Cancelled, Self::Failed];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Whole, Self::Stalled, Self::Left, Self::Cancelled, Self::TooLong, Self::Failed];
 
     /// As metrics have it.
     pub(crate) fn name(self) -> &'static str {
@@ -47,6 +50,7 @@ impl StreamEnd {
             Self::Stalled => "stalled",
             Self::Left => "left",
             Self::Cancelled => "cancelled",
+            Self::TooLong => "too-long",
             Self::Failed => "failed",
         }
     }

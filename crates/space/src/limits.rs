@@ -63,6 +63,10 @@ pub const STREAMS_WAITING_MAX: usize = 64;
 pub const STREAM_PIECE_BYTES: usize = 64 << 10;
 /// Pieces on their way to one reader: 512 KiB, so that a fast one does not wait for each.
 pub const STREAM_PIECES_MAX: usize = 8;
+/// Bytes of the terms of `CONSTRUCT` and `DESCRIBE` answers that are sent at once, together: the evaluator keeps what it has
+/// given out, so as not to give it twice, and these bytes stay in memory until the answer ends. Rows and graphs of the store
+/// are not kept, and have no such end.
+pub const STREAM_GRAPH_BYTES_MAX: usize = 512 << 20;
 /// How long a reader may take nothing before its answer is ended.
 pub const STREAM_STALL: Duration = Duration::from_secs(10);
 /// How long such an answer may take in all: its connection does not live longer.

@@ -14,8 +14,10 @@ use tidegate_graph::{GraphError, Limit, QueryLimits, Snapshot};
 
 use crate::answer_stream::{StreamEnd, StreamTerms};
 use crate::crew::is_given_up;
-use crate::limits::{STREAM_STALL, STREAM_TIME_MAX, STREAMERS, STREAMERS_MAX, STREAMS_WAITING_MAX};
-use crate::machine::request::{AnswerSource, Refused, ResponseBody, SpaceResponse};
+use crate::limits::{
+    STREAM_GRAPH_BYTES_MAX, STREAM_STALL, STREAM_TIME_MAX, STREAMERS, STREAMERS_MAX, STREAMS_WAITING_MAX,
+};
+use crate::machine::request::{AnswerSource, Form, Refused, ResponseBody, SpaceResponse};
 use crate::machine::task::Requester;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
@@ -31,11 +33,13 @@ pub struct LongAnswerConfig {
     pub places: usize,
     /// How long their readers may take nothing.
     pub stall: Duration,
+    /// Bytes of the terms of answers to `CONSTRUCT` and `DESCRIBE`, of all places together; each has its share.
+    pub graph_bytes_max: usize,
 }
 
 impl Default for LongAnswerConfig {
     fn default() -> Self {
-        Self { places: STREAMERS, stall: STREAM_STALL }
+        Self { places: STREAMERS, stall: STREAM_STALL, graph_bytes_max: STREAM_GRAPH_BYTES_MAX }
     }
 }
 
@@ -43,6 +47,14 @@ impl LongAnswerConfig {
     /// Threads that send them.
     pub(crate) fn threads(&self) -> usize {
         self.places.min(STREAMERS_MAX)
+    }
+
+    /// Bytes of the terms of one answer: only what the evaluator keeps has an end.
+    fn result_bytes_max(&self, ask: &SpaceRequest) -> usize {
+        match ask {
+            SpaceRequest::Query { form: Form::Graph(_), .. } => self.graph_bytes_max / self.threads().max(1),
+            _ => usize::MAX,
+        }
     }
 }
 
@@ -171,7 +183,7 @@ fn send(shared: &Shared, answer: LongAnswer) {
         let limits = QueryLimits {
             cancel: cancel.clone(),
             rows_max: usize::MAX,
-            result_bytes_max: usize::MAX,
+            result_bytes_max: shared.long_answers.result_bytes_max(&ask),
             ..QueryLimits::default()
         };
         let mut sink = stream.pipe(cancel.clone(), |reader| {
@@ -187,6 +199,7 @@ fn send(shared: &Shared, answer: LongAnswer) {
         let end = match (&outcome, sink.finish(outcome.is_ok())) {
             // What the evaluation says of it is less than what is known.
             (Err(Refused::Late), StreamEnd::Failed) => StreamEnd::Cancelled,
+            (Err(Refused::Failed(GraphError::Limit(Limit::ResultBytes))), StreamEnd::Failed) => StreamEnd::TooLong,
             (_, end) => end,
         };
         if was_open || outcome.is_ok() {

@@ -186,6 +186,38 @@ fn what_is_broken_off_does_not_look_like_the_whole_and_is_counted() {
 }
 
 #[test]
+fn a_graph_that_is_constructed_has_an_end_and_rows_and_stored_graphs_have_none() {
+    let graph_bytes_max = ANSWER_BYTES_MAX + 50 * VALUE_BYTES;
+    let broker = broker(LongAnswerConfig { places: 1, graph_bytes_max, ..LongAnswerConfig::default() });
+    // Whichever of its terms is the long one.
+    for text in [
+        "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }",
+        "CONSTRUCT { ?x ?p 1 } WHERE { ?s ?p ?o BIND(IRI(CONCAT('urn:', ?o)) AS ?x) }",
+        "CONSTRUCT { ?s ?x 1 } WHERE { ?s ?p ?o BIND(IRI(CONCAT('urn:', ?o)) AS ?x) }",
+        "CONSTRUCT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(STRDT('', IRI(CONCAT('urn:', ?o))) AS ?x) }",
+        "DESCRIBE ?s WHERE { ?s ?p ?o }",
+    ] {
+        let before = streamed(&broker, "too-long");
+        let mut client = Client::ask(&broker, &format!("/query?query={}", escaped(text)), "application/n-triples");
+        client.read_head();
+        assert!(client.head.starts_with("http/1.1 200"), "{text}: {}", client.head);
+        assert!(client.read_body().is_none(), "{text}: the whole came");
+        until("it is counted", || streamed(&broker, "too-long") == before + 1);
+    }
+    let select = "/query?query=SELECT%20%2A%20%7B%3Fs%20%3Fp%20%3Fo%7D";
+    for (path, accept) in [(select, "text/csv"), ("/store?default", "application/n-triples")] {
+        let mut client = Client::ask(&broker, path, accept);
+        client.read_head();
+        assert_eq!(values(&client.read_body().unwrap()), VALUES, "{path}");
+    }
+}
+
+/// A text in an address.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+#[test]
 fn an_operator_who_ends_an_evaluation_breaks_its_answer_off() {
     let broker = broker(LongAnswerConfig { stall: Duration::from_secs(60), ..LongAnswerConfig::default() });
     let mut client = Client::select(&broker, "text/csv");

@@ -26,7 +26,8 @@ pub fn admission(options: &Options) -> SpaceAdmission {
 
 /// How answers are sent that are too long to be held.
 pub fn long_answers(options: &Options) -> LongAnswerConfig {
-    LongAnswerConfig { places: options.space.long_answers.0 as usize, stall: options.space.long_answer_stall.0 }
+    let (places, stall) = (options.space.long_answers.0 as usize, options.space.long_answer_stall.0);
+    LongAnswerConfig { places, stall, ..LongAnswerConfig::default() }
 }
 
 /// How many subscriptions may be handed over to their clients, and when.
