@@ -33,7 +33,8 @@ pub(crate) async fn upgrade(
         Problem::busy(format!("{PAGE_MQTT_MAX} pages speak MQTT already, and there are no more places"))
     })?;
     let address = plain_listener(&state).ok_or_else(|| {
-        let detail = "there is no MQTT listener without TLS here, and this way leads to no other";
+        let detail = "listeners.mqtt is off, and this way leads to no other listener: \
+                      each block has rules of its own for whom it lets in from this machine";
         Problem::new(StatusCode::NOT_FOUND, "no-plain-listener", detail)
     })?;
     let broker = timeout(ANSWER_TIMEOUT, TcpStream::connect(address)).await;
@@ -50,7 +51,13 @@ pub(crate) async fn upgrade(
 
 /// Where plain MQTT is, as this machine reaches it.
 fn plain_listener(state: &AdminState) -> Option<SocketAddr> {
-    let (_, address) = state.handle.addresses().into_iter().find(|(kind, _)| *kind == ListenerKind::Mqtt)?;
+    usual_listener(state.handle.listeners().into_iter().map(|listener| (listener.name, listener.address)))
+}
+
+/// The listener of the section `listeners`, and no block: a block may believe this machine about where clients are from, or
+/// let in without a name whoever comes from this machine, and the page's user is neither.
+fn usual_listener(mut listeners: impl Iterator<Item = (&'static str, SocketAddr)>) -> Option<SocketAddr> {
+    let (_, address) = listeners.find(|(name, _)| *name == ListenerKind::Mqtt.name())?;
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -87,5 +94,21 @@ async fn carry(mut page: WebSocket, mut broker: TcpStream) {
                 }
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_comes_to_the_usual_listener_and_never_to_a_block() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let block = ("behind-proxy", at("127.0.0.1:1884"));
+        let inside = ("bridge", at("127.0.0.1:1885"));
+        assert_eq!(usual_listener([block, inside].into_iter()), None);
+        let usual = ("mqtt", at("0.0.0.0:1883"));
+        assert_eq!(usual_listener([block, inside, usual].into_iter()), Some(at("127.0.0.1:1883")));
+        assert_eq!(usual_listener([block, ("mqtt", at("[::]:1883"))].into_iter()), Some(at("[::1]:1883")));
     }
 }
