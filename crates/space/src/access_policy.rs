@@ -48,8 +48,17 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
     }
 }
 
-/// What becomes of a token: the user whose it is, if it is valid.
-pub type TokenVerdict = Box<dyn FnOnce(Option<Arc<str>>) + Send>;
+/// What becomes of a token: whose it is, if it is valid.
+pub type TokenVerdict = Box<dyn FnOnce(Option<TokenHolder>) + Send>;
+
+/// Whose a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenHolder {
+    /// The user whom it names.
+    pub user: Arc<str>,
+    /// How long it is valid from now on; none: until somebody says otherwise.
+    pub valid_for: Option<Duration>,
+}
 
 /// A knowledge processor, as its door knows it.
 #[derive(Clone, Copy, Debug)]

@@ -43,7 +43,7 @@ pub mod request_queue {
     pub use crate::machine::request_queue::{Caller, EndedWait, Entered, KeptPlace, RequestQueue};
 }
 
-pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody, KpClass, KpIdentity, TokenVerdict};
+pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody, KpClass, KpIdentity, TokenHolder, TokenVerdict};
 pub use admission::{ClassAdmission, Policy, PoolRule, SpaceAdmission};
 pub use answer_stream::AnswerStream;
 pub use change::WrittenChange;

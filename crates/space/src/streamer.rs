@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{GraphError, Limit, QueryLimits, Snapshot};
 
@@ -84,7 +85,6 @@ impl LongAnswers {
     /// Gives it back if too many wait already, or none is sent.
     fn push(&self, answer: Box<LongAnswer>) -> Result<(), Box<LongAnswer>> {
         let mut state = lock(&self.state);
-        state.waiting.retain(|waiting| !waiting.task.requester.is_gone());
         if state.is_closed || state.waiting.len() >= STREAMS_WAITING_MAX {
             return Err(answer);
         }
@@ -110,6 +110,14 @@ impl LongAnswers {
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Takes out those whose time is over, or for whom nobody waits any more.
+    fn take_over(&self, now: Timestamp) -> Vec<Box<LongAnswer>> {
+        let mut state = lock(&self.state);
+        let (over, waiting) = std::mem::take(&mut state.waiting).into_iter().partition(|it| it.task.is_over(now));
+        state.waiting = waiting;
+        Vec::from(over)
     }
 
     fn end(&self, household: u64) {
@@ -139,9 +147,18 @@ impl Shared {
 
     /// Has an answer sent while it is made, as soon as there is a place.
     pub(crate) fn stream(&self, task: Task, snapshot: &Snapshot, queued: Duration) {
+        self.end_late_streams();
         let answer = Box::new(LongAnswer { task, snapshot: snapshot.clone(), queued });
         if let Err(answer) = self.streams.push(answer) {
             self.reply(answer.task, Err(Refused::busy(BUSY_RETRY)));
+        }
+    }
+
+    /// Whoever waits for a place longer than it has time is told so, and its snapshot is given back. Also by the watcher,
+    /// which is awake while an answer is under way: only then others wait.
+    pub(crate) fn end_late_streams(&self) {
+        for LongAnswer { task, .. } in self.streams.take_over(self.now()).into_iter().map(|late| *late) {
+            self.reply(task, Err(Refused::Late));
         }
     }
 }
@@ -209,4 +226,50 @@ fn send(shared: &Shared, answer: LongAnswer) {
             shared.reply(task, Err(refused));
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_control::admission::Class;
+    use tidegate_graph::{GraphSpace, SpaceLimits};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::admission::SpaceAdmission;
+    use crate::machine::delegation::DelegationTerms;
+    use crate::shared_state::ReplyTo;
+
+    #[test]
+    fn who_waits_for_a_place_longer_than_it_has_time_is_told_so_and_holds_nothing() {
+        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
+        let snapshot = GraphSpace::new(1, SpaceLimits::default()).snapshot();
+        let wait = |until: Timestamp| {
+            let (reply, answer) = oneshot::channel();
+            let task = Task {
+                ask: SpaceRequest::RemoveRule(String::new()),
+                class: Class::Query,
+                name: None,
+                began: shared.now(),
+                until,
+                accepts_partial: false,
+                check: None,
+                client: 0,
+                flow: 0,
+                household: 0,
+                takes_stream: true,
+                delegation: DelegationTerms::default(),
+                hints: Hints::default(),
+                requester: ReplyTo { progress: Arc::default(), charge: None, reply },
+            };
+            shared.stream(task, &snapshot, Duration::ZERO);
+            answer
+        };
+        let mut patient = wait(shared.now() + Duration::from_secs(60));
+        let mut late = wait(shared.now());
+        // Nobody sends anything here, and nobody else comes.
+        shared.end_late_streams();
+        assert!(matches!(late.try_recv(), Ok(Err(Refused::Late))));
+        assert!(patient.try_recv().is_err());
+        assert_eq!(lock(&shared.streams.state).waiting.len(), 1);
+    }
 }

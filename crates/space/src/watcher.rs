@@ -154,6 +154,7 @@ impl Shared {
             for running in &mut desk.running {
                 stuck.extend(running.look(now, self));
             }
+            self.end_late_streams();
             let is_empty = desk.running.is_empty();
             if !stuck.is_empty() {
                 drop(desk);

@@ -8,10 +8,11 @@ mod common;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use common::{Broker, Peer, Response, graph, message, parameter, pattern, question, triple};
 use tidegate_graph::{GraphList, GraphNames, GraphRights, SpaceLimits};
-use tidegate_space::{AccessMode, AccessPolicy, Checked};
+use tidegate_space::{AccessMode, AccessPolicy, Checked, TokenHolder, TokenVerdict};
 
 /// Ann may do everything, Bob reads the default graph and has graphs of his own, everybody else reads the default graph.
 /// After a reload Bob has nothing but the default graph.
@@ -43,6 +44,13 @@ impl AccessPolicy for Rights {
             _ => (list(&["default"]), list(&[])),
         };
         Some(Arc::new(GraphRights { read, write }))
+    }
+
+    /// Bob's, valid for a moment.
+    fn check_token(&self, token: Vec<u8>, _: IpAddr, verdict: TokenVerdict) -> Checked {
+        let holder = TokenHolder { user: "bob".into(), valid_for: Some(Duration::from_millis(300)) };
+        verdict((token == b"short").then_some(holder));
+        Checked::Asked
     }
 
     fn check(&self, _: String, password: Vec<u8>, _: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
@@ -162,6 +170,21 @@ fn hear(socket: &mut Socket) -> String {
             return text.to_string();
         }
     }
+}
+
+#[test]
+fn a_socket_ends_with_the_token_that_it_was_opened_with() {
+    let (broker, _) = start();
+    let mut bob = socket(&broker, ("Authorization", "Bearer short"));
+    bob.send(r#"{"subscribe":{"sparql":"SELECT ?o { <urn:x> ?p ?o }","alias":"a"}}"#.into()).unwrap();
+    assert!(hear(&mut bob).contains("spuid"));
+    let closed = loop {
+        if let tungstenite::Message::Close(Some(frame)) = bob.read().unwrap() {
+            break frame;
+        }
+    };
+    assert_eq!(u16::from(closed.code), 1008);
+    assert!(closed.reason.contains("the token has expired"), "{}", closed.reason);
 }
 
 #[test]

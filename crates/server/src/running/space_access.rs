@@ -9,7 +9,9 @@ use tidegate_broker::NotAsked;
 use tidegate_broker::authenticate::{Credentials, LoginGrant};
 use tidegate_core::classes::{Asker, AskerClass, ClassRole};
 use tidegate_graph::GraphRights;
-use tidegate_space::{AccessMode, AccessPolicy, Checked, KpClass, KpIdentity, KpRole, KpStanding, TokenVerdict};
+use tidegate_space::{
+    AccessMode, AccessPolicy, Checked, KpClass, KpIdentity, KpRole, KpStanding, TokenHolder, TokenVerdict,
+};
 
 use super::RunningProcess;
 
@@ -62,7 +64,9 @@ impl AccessPolicy for RunningProcess {
         let Some(directory) = self.directory() else { return Checked::Busy };
         let credentials = Credentials { password: Some(token), ..Credentials::default() };
         let told = move |who: Result<LoginGrant, _>| {
-            verdict(who.ok().filter(|grant| !grant.is_lasting()).and_then(|grant| grant.user));
+            let grant = who.ok().filter(|grant| !grant.is_lasting());
+            let holder = |grant: LoginGrant| Some(TokenHolder { user: grant.user?, valid_for: grant.valid_for });
+            verdict(grant.and_then(holder));
         };
         asked(self.handle.authenticate(directory.authenticator, credentials, from, told))
     }

@@ -22,14 +22,18 @@ use tokio::sync::oneshot;
 use super::HttpState;
 use super::problem::SpaceProblem;
 use super::site::Site;
-use crate::access_policy::{AccessMode, Checked};
+use crate::access_policy::{AccessMode, Checked, TokenHolder};
 use crate::handle::SpaceHandle;
 use crate::machine::request::Refused;
 use crate::panics::{Panicked, Part};
 
 /// A request whose user is who it says.
 #[derive(Clone, Debug)]
-pub(super) struct Authenticated(pub(super) Arc<str>);
+pub(super) struct Authenticated {
+    pub(super) user: Arc<str>,
+    /// When what was shown is over, if it has an end: a socket that was opened with it ends then.
+    pub(super) ends: Option<Instant>,
+}
 
 /// What whoever asks may do. None: everything.
 #[derive(Clone, Debug)]
@@ -60,7 +64,7 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
             Some(response) => response,
             None => match admit(&door, &head, &site).await {
                 Ok(known) => {
-                    let user = known.as_ref().map(|Authenticated(user)| &**user);
+                    let user = known.as_ref().map(|known| &*known.user);
                     head.extensions.insert(AskerRights(door.policy.rights(user)));
                     known.map(|known| head.extensions.insert(known));
                     next.run(Request::from_parts(head, body)).await
@@ -103,10 +107,10 @@ async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Aut
         Some(user) if !head.headers.contains_key(header::AUTHORIZATION) => {
             let asked = |told| door.policy.check_certificate(user.to_string(), peer(head), told);
             judge(asked, "the certificate names no user").await?;
-            Ok(Some(Authenticated(user)))
+            Ok(Some(Authenticated { user, ends: None }))
         }
         _ if is_free => Ok(None),
-        _ => identify(door, &head.headers, peer(head)).await.map(|user| Some(Authenticated(user))),
+        _ => identify(door, &head.headers, peer(head)).await.map(Some),
     }
 }
 
@@ -122,23 +126,27 @@ fn writes(method: &Method, path: &str) -> bool {
     !is_read && !matches!(path, "/query" | "/check")
 }
 
-async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<Arc<str>, SpaceProblem> {
+async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<Authenticated, SpaceProblem> {
     if let Some(token) = bearer(headers) {
         // Never remembered: a token has an end.
         let (reply, verdict) = oneshot::channel();
-        let told = Box::new(move |user| drop(reply.send(user)));
+        let told = Box::new(move |holder| drop(reply.send(holder)));
         let asked = |told| door.policy.check_token(token.to_vec(), from, told);
-        return wait(asked(told), verdict).await?.ok_or_else(|| who_are_you("the token is not valid here").into());
+        let holder: Option<TokenHolder> = wait(asked(told), verdict).await?;
+        let TokenHolder { user, valid_for } = holder.ok_or_else(|| who_are_you("the token is not valid here"))?;
+        // One that ends after the clock does has no end.
+        return Ok(Authenticated { user, ends: valid_for.and_then(|time| Instant::now().checked_add(time)) });
     }
     let (name, password) = basic(headers)?;
     let (print, user) = (door.remembered.print(&name, &password), Arc::from(name.as_str()));
+    let known = Authenticated { user, ends: None };
     let generation = door.policy.generation();
     if door.remembered.find(print, Instant::now(), |known| *known == generation).is_some() {
-        return Ok(user);
+        return Ok(known);
     }
     judge(|told| door.policy.check(name, password, from, told), "wrong user name or password").await?;
     door.remembered.keep(print, Instant::now(), generation);
-    Ok(user)
+    Ok(known)
 }
 
 /// Waits for what is found out elsewhere.

@@ -213,7 +213,7 @@ fn asks(headers: &HeaderMap) -> Asks {
 fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, SpaceProblem> {
     let asks = asks(&head.headers);
     // Whoever has not shown who it is, is known by its address, and by what it calls itself.
-    let user = head.extensions.get::<guard::Authenticated>().map(|guard::Authenticated(user)| &**user);
+    let user = head.extensions.get::<guard::Authenticated>().map(|known| &*known.user);
     let kp = KpIdentity { user, address: tidegate_http::peer(head), name: asks.client.as_deref() };
     let caller = door.handle.caller(&*door.policy, &kp, &asks, ConnectionKind::Http);
     // A form does not hide what stands in the address.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use futures_util::SinkExt;
@@ -50,10 +50,11 @@ pub(super) async fn upgrade(
     socket: WebSocketUpgrade,
 ) -> Result<Response, SpaceProblem> {
     let policy = Arc::clone(&door.policy);
-    let user = user.map(|Extension(Authenticated(user))| user);
+    let (user, ends) = user.map(|Extension(Authenticated { user, ends })| (user, ends)).unzip();
+    let ends = ends.flatten().map(Instant::from_std);
     let rights = ConnectionRights::new(Arc::clone(&policy), user.clone());
     let handle = door.handle.restricted(rights.rights.as_ref());
-    let kp = SocketKp { user, address: from, name: asks(&headers).client };
+    let kp = SocketKp { user, ends, address: from, name: asks(&headers).client };
     let place = door
         .places
         .take(ConnectionKind::Socket, &handle.shared.counts)
@@ -87,6 +88,8 @@ pub(super) fn spuid() -> String {
 /// Who has a socket, by what it said when it came: nobody gains by another name in each message.
 struct SocketKp {
     user: Option<Arc<str>>,
+    /// When the token is over that the socket was opened with.
+    ends: Option<Instant>,
     address: IpAddr,
     name: Option<Box<str>>,
 }
@@ -136,6 +139,13 @@ impl Socket {
             let reads = self.under_way.len() < WINDOW;
             tokio::select! {
                 biased;
+                // First of all: whoever always has something to say would never see its end.
+                () = end_of(self.kp.ends) => {
+                    let code = axum::extract::ws::close_code::POLICY;
+                    let last = Message::Close(Some(CloseFrame { code, reason: TOKEN_ENDED.into() }));
+                    let _ = timeout(WRITE_TIMEOUT, socket.send(last)).await;
+                    return;
+                }
                 (asked, outcome, unread) = next(&mut self.under_way) => match unread {
                     Some(error) => self.say(SepaError::unread(&error, asked.alias.as_deref()).text()),
                     None => self.answer(asked, outcome),
@@ -163,7 +173,7 @@ impl Socket {
         if self.kp.name.is_none() {
             self.kp.name.clone_from(&asks.client);
         }
-        let SocketKp { user, address, name } = &self.kp;
+        let SocketKp { user, address, name, .. } = &self.kp;
         let kp =
             KpIdentity { user: user.as_deref(), address: *address, name: Some(name.as_deref().unwrap_or("socket")) };
         self.handle.caller(&*self.policy, &kp, asks, ConnectionKind::Socket)
@@ -282,6 +292,17 @@ impl Socket {
                 }
             }
         }
+    }
+}
+
+/// What a client is told whose token is over.
+const TOKEN_ENDED: &str = "the token has expired; come back with a new one";
+
+/// Waits until then; for ever, if there is no end.
+async fn end_of(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
