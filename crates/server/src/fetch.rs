@@ -47,6 +47,17 @@ impl WebAddress {
         is_sound.then(|| Self { is_encrypted, host: host.to_owned(), port, path: format!("/{path}") })
     }
 
+    /// The host as an address has it.
+    fn bracketed(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
+    }
+
+    /// As the field `Host` has it: with the port unless that is the usual one (RFC 9110, 7.2).
+    fn authority(&self) -> String {
+        let usual = if self.is_encrypted { 443 } else { 80 };
+        if self.port == usual { self.bracketed() } else { format!("{}:{}", self.bracketed(), self.port) }
+    }
+
     /// Whether what comes from there cannot be replaced on the way.
     pub fn is_safe(&self) -> bool {
         let is_here = self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -57,8 +68,7 @@ impl WebAddress {
 impl fmt::Display for WebAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_encrypted { "https" } else { "http" };
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        write!(f, "{scheme}://{host}:{}{}", self.port, self.path)
+        write!(f, "{scheme}://{}:{}{}", self.bracketed(), self.port, self.path)
     }
 }
 
@@ -99,7 +109,7 @@ impl WebClient {
 
     /// Fetches a document; another status than 200 is an error.
     pub fn get(&self, at: &WebAddress) -> io::Result<Vec<u8>> {
-        let head = format!("GET {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\n\r\n", at.path, at.host);
+        let head = format!("GET {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\n\r\n", at.path, at.authority());
         match self.ask(at, head.as_bytes())? {
             WebAnswer { status: 200, body } => Ok(body),
             WebAnswer { status, .. } => Err(io::Error::other(format!("the answer is {status}, and 200 is expected"))),
@@ -111,7 +121,7 @@ impl WebClient {
         let head = format!(
             "POST {} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: {}\r\n\r\n",
             at.path,
-            at.host,
+            at.authority(),
             body.len()
         );
         self.ask(at, &[head.as_bytes(), body].concat())
@@ -222,6 +232,18 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_host_is_named_with_an_unusual_port_and_brackets() {
+        for (text, authority) in [
+            ("https://id.example/", "id.example"),
+            ("https://id.example:8443/", "id.example:8443"),
+            ("http://[::1]/", "[::1]"),
+            ("http://[::1]:8080/", "[::1]:8080"),
+        ] {
+            assert_eq!(WebAddress::parse(text).unwrap().authority(), authority);
+        }
+    }
+
     /// Answers one request with these bytes.
     fn serve(answer: &'static [u8]) -> (WebAddress, std::thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -245,7 +267,8 @@ mod tests {
     fn a_document_comes_whole_and_anything_else_is_an_error() {
         let (at, served) = serve(b"HTTP/1.1 200 OK\r\nContent-Type: x\r\n\r\n{}");
         assert_eq!(client().get(&at).unwrap(), b"{}");
-        assert!(served.join().unwrap().starts_with(b"GET /x HTTP/1.0\r\nHost: 127.0.0.1\r\n"));
+        let asked = format!("GET /x HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n", at.port);
+        assert!(served.join().unwrap().starts_with(asked.as_bytes()));
         for (answer, words) in [
             (&b"HTTP/1.1 404 No\r\n\r\n"[..], "the answer is 404"),
             (b"hello", "not HTTP"),

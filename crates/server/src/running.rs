@@ -273,8 +273,8 @@ impl ProcessControl for RunningProcess {
 
     fn change_user(&self, change: &UserChange) -> Result<(), String> {
         let loaded = self.now().loaded.clone();
-        user_file::change(&loaded, change).map_err(|error| format!("{error:#}"))?;
-        self.reload().map(drop).map_err(|problems| problems.join("; "))
+        let put_in_force = || self.reload().map(drop).map_err(|problems| anyhow::anyhow!(problems.join("; ")));
+        user_file::change(&loaded, change, put_in_force).map_err(|error| format!("{error:#}"))
     }
 
     fn entry_metrics(&self) -> Vec<ExtraMetric> {

@@ -398,6 +398,12 @@ pub fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<St
                        identifier (security.bind_client_ids = false); \"session\" keeps it";
         warnings.push(message.to_owned());
     }
+    let jwt = &loaded.options.jwt;
+    if jwt.keys.clone().value().is_some() && jwt.audience.0.is_empty() {
+        let message = "a token for anybody else that one of these keys has signed lets its owner in here, too \
+                       (jwt.audience is empty); name the audience of the tokens that are for this broker";
+        warnings.push(message.to_owned());
+    }
     let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
     warnings.extend(security.strangers.iter().map(stranger));
     warnings.extend(server_certificates(loaded).iter().filter_map(|cert| certificate::expiry_warning(cert)));

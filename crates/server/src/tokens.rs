@@ -49,6 +49,13 @@ struct KeyState {
     wake: Option<SyncSender<()>>,
 }
 
+/// What became of one fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyFetch {
+    Fetched,
+    Failed,
+}
+
 /// What became of tokens and of fetches, over all reloads.
 #[derive(Debug, Default)]
 struct TokenCounts {
@@ -78,7 +85,7 @@ impl TokenKeys {
     /// Reads the files that are named. Nothing is fetched yet.
     pub fn load(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<Arc<Self>> {
         rules(loaded)?;
-        let JwtSection { keys, secret_file, ca, refresh: Span(refresh), .. } = &loaded.options.jwt;
+        let JwtSection { keys, secret_file, ca, audience, refresh: Span(refresh), .. } = &loaded.options.jwt;
         let before = problems.len();
         let mut wrong = |key: &str, message: String| {
             problems.push(ConfigProblem::of_key(loaded.origin(key), key, message));
@@ -103,6 +110,13 @@ impl TokenKeys {
                     Err(why) => wrong("jwt.keys", format!("{} {why}", path.display())),
                 }
             }
+            Some(KeyPlace::Web(at)) if audience.0.is_empty() => wrong(
+                "jwt.audience",
+                format!(
+                    "is missing: {at} signs tokens for others, too, and without an audience each of those would let its \
+                     owner in here; name the one of the tokens that are for this broker"
+                ),
+            ),
             Some(KeyPlace::Web(at)) => match WebClient::new(ca.as_deref(), FETCH_TIMEOUT, KEY_SET_BYTES_MAX) {
                 Ok(client) => source = Some((at, client)),
                 Err(error) => wrong("jwt.ca", format!("cannot be used: {error}")),
@@ -113,9 +127,10 @@ impl TokenKeys {
         }
         let state = Mutex::default();
         let tokens = Self { source, secret, refresh: *refresh, state, counts: TokenCounts::default() };
-        if let Some(keys) = keys_now {
-            lock(&tokens.state).keys = tokens.with_secret(keys);
-        }
+        lock(&tokens.state).keys = match keys_now {
+            Some(keys) => tokens.with_secret(keys),
+            None => tokens.unfetched(),
+        };
         Some(Arc::new(tokens))
     }
 
@@ -125,6 +140,11 @@ impl TokenKeys {
             Some(secret) => keys.with_secret(secret).ok().map(Arc::new),
             None => Some(Arc::new(keys)),
         }
+    }
+
+    /// What there is while nothing is fetched: the secret, which is nobody's but ours.
+    fn unfetched(&self) -> Option<Arc<KeySet>> {
+        self.secret.is_some().then(|| self.with_secret(KeySet::default())).flatten()
     }
 
     /// Goes on from what was before a reload: keys that were fetched from the same place, and what was counted.
@@ -152,9 +172,9 @@ impl TokenKeys {
         std::thread::Builder::new().name("token-keys".to_owned()).spawn(move || keep_fresh(&tokens, &woken)).map(drop)
     }
 
-    /// Fetches once; how long to wait before the next time.
-    fn fetch(&self, retry: Duration) -> Duration {
-        let Some((at, client)) = &self.source else { return self.refresh };
+    /// Fetches once.
+    fn fetch(&self) -> KeyFetch {
+        let Some((at, client)) = &self.source else { return KeyFetch::Fetched };
         let fetched = client.get(at).map_err(|error| error.to_string()).and_then(|bytes| {
             let text = String::from_utf8(bytes).map_err(|_| "the answer is no text".to_owned())?;
             KeySet::parse(&text).map_err(|fault| format!("the answer {fault}"))
@@ -167,17 +187,17 @@ impl TokenKeys {
                     info!(event = "token_keys", %at, keys = keys.len(), "the keys of tokens are here");
                 }
                 (state.keys, state.fetched_at) = (self.with_secret(keys), Some(Instant::now()));
-                self.refresh
+                KeyFetch::Fetched
             }
             Err(error) => {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 let age = state.fetched_at.map(|then| then.elapsed());
                 if age.is_none_or(|age| age >= KEYS_HOLD) {
-                    (state.keys, state.fetched_at) = (None, None);
+                    (state.keys, state.fetched_at) = (self.unfetched(), None);
                 }
-                let holds = state.keys.is_some();
+                let holds = state.fetched_at.is_some();
                 warn!(event = "token_keys_failed", %at, error, holds, "the keys of tokens cannot be fetched");
-                retry
+                KeyFetch::Failed
             }
         }
     }
@@ -217,10 +237,17 @@ fn checked_secret(bytes: &[u8]) -> Result<Vec<u8>, String> {
 fn keep_fresh(tokens: &Weak<TokenKeys>, woken: &mpsc::Receiver<()>) {
     let mut retry = FETCH_RETRY;
     while let Some(here) = tokens.upgrade() {
-        let wait = here.fetch(retry);
-        let has_failed = wait == retry;
-        retry = if has_failed { (retry * 2).min(FETCH_INTERVAL_MIN) } else { FETCH_RETRY };
-        let polite = if has_failed { wait } else { wait.min(FETCH_INTERVAL_MIN) };
+        let (wait, polite) = match here.fetch() {
+            KeyFetch::Fetched => {
+                retry = FETCH_RETRY;
+                (here.refresh, here.refresh.min(FETCH_INTERVAL_MIN))
+            }
+            KeyFetch::Failed => {
+                let wait = retry;
+                retry = (retry * 2).min(FETCH_INTERVAL_MIN);
+                (wait, wait)
+            }
+        };
         drop(here);
         // Whoever asks meanwhile is one of those for whom the next fetch is.
         std::thread::sleep(polite);
@@ -276,6 +303,8 @@ mod tests {
     const SET: &str =
         r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 
+    const OURS: (&str, &str) = ("jwt.audience", "tidegate");
+
     fn tokens(settings: &[(&str, &str)]) -> Result<Option<Arc<TokenKeys>>, Vec<String>> {
         let flags = settings.iter().map(|(key, value)| ConfigEntry::flag("--set", key, value)).collect();
         let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
@@ -311,7 +340,7 @@ mod tests {
     fn a_server_that_fails_opens_nothing_and_one_that_answers_gives_keys() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/jwks", listener.local_addr().unwrap());
-        let found = tokens(&[("jwt.keys", &url)]).unwrap().unwrap();
+        let found = tokens(&[("jwt.keys", &url), OURS]).unwrap().unwrap();
         let answer = |answer: &str| {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 1024]).unwrap();
@@ -319,25 +348,47 @@ mod tests {
         };
         assert!(found.keys().is_none() && found.refused(TokenFault::NoKeys), "it is worth coming back");
         let fetched = std::thread::scope(|scope| {
-            let fetch = scope.spawn(|| found.fetch(FETCH_RETRY));
+            let fetch = scope.spawn(|| found.fetch());
             answer("HTTP/1.1 500 Down\r\n\r\n");
             fetch.join().unwrap()
         });
-        assert_eq!((fetched, found.keys().is_none()), (FETCH_RETRY, true));
+        assert_eq!((fetched, found.keys().is_none()), (KeyFetch::Failed, true));
         std::thread::scope(|scope| {
-            let fetch = scope.spawn(|| found.fetch(FETCH_RETRY));
+            let fetch = scope.spawn(|| found.fetch());
             answer(&format!("HTTP/1.1 200 OK\r\n\r\n{SET}"));
             fetch.join().unwrap();
         });
         assert_eq!(found.keys().map(|keys| keys.len()), Some(1));
-        let after = tokens(&[("jwt.keys", &url)]).unwrap().unwrap();
+        let after = tokens(&[("jwt.keys", &url), OURS]).unwrap().unwrap();
         after.inherit(&found);
         assert_eq!(after.keys().map(|keys| keys.len()), Some(1), "a reload does not forget them");
         let counted =
             |family: &str| after.metrics().iter().filter(|it| it.family == family).map(|it| it.value).sum::<u64>();
         assert_eq!((counted("tokens_refused"), counted("token_key_fetches"), counted("token_keys")), (1, 2, 1));
-        let elsewhere = tokens(&[("jwt.keys", "http://localhost:1/other")]).unwrap().unwrap();
+        let elsewhere = tokens(&[("jwt.keys", "http://localhost:1/other"), OURS]).unwrap().unwrap();
         elsewhere.inherit(&found);
         assert!(elsewhere.keys().is_none(), "the keys of another place are another's");
+    }
+
+    #[test]
+    fn keys_from_a_server_of_others_need_an_audience() {
+        let problems = tokens(&[("jwt.keys", "http://localhost:1/jwks")]).unwrap_err();
+        assert!(problems[0].contains("jwt.audience") && problems[0].contains("for others, too"), "{problems:?}");
+        assert!(tokens(&[("jwt.keys", "http://localhost:1/jwks"), OURS]).is_ok());
+    }
+
+    #[test]
+    fn tokens_by_the_secret_are_taken_while_the_server_of_the_other_keys_is_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, "x".repeat(32)).unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let url = format!("http://{free}/jwks");
+        let secret = secret.display().to_string();
+        let found = tokens(&[("jwt.keys", &url), ("jwt.secret_file", &secret), OURS]).unwrap().unwrap();
+        let count = || found.keys().map(|keys| keys.len());
+        assert_eq!(count(), Some(1), "before the first fetch");
+        assert_eq!((found.fetch(), count()), (KeyFetch::Failed, Some(1)), "after one that failed");
+        assert!(found.refused(TokenFault::UnknownKey), "whoever has another key is told to come back");
     }
 }

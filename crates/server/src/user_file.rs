@@ -2,7 +2,7 @@
 //! renamed: a broker that reads it at the same moment sees the users from before or those from after. The command line and
 //! the admin API both come here.
 
-use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
@@ -52,10 +52,14 @@ fn replace(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let name = path.file_name().context("not the name of a file")?.to_string_lossy();
-    let draft = folder.join(format!(".{name}.{}", std::process::id()));
+    // By chance and not by the number of the process: in a container that is always the same, and the draft of one that
+    // was killed would be in the way for ever.
+    let draft = folder.join(format!(".{name}.{:016x}", u64::from_le_bytes(random()?)));
     let written = write_draft(&draft, path, text).and_then(|()| Ok(std::fs::rename(&draft, path)?));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&draft);
+    match &written {
+        // The new file is there; not every file system can say that it survives a power cut.
+        Ok(()) => drop(File::open(folder).and_then(|folder| folder.sync_all())),
+        Err(_) => drop(std::fs::remove_file(&draft)),
     }
     written
 }
@@ -72,11 +76,15 @@ fn write_draft(draft: &Path, path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-fn salt() -> Result<Salt> {
-    let mut salt = Salt::default();
+fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
     let random = rustls::crypto::ring::default_provider().secure_random;
-    random.fill(&mut salt).ok().context("the operating system gives no random numbers")?;
-    Ok(salt)
+    random.fill(&mut bytes).ok().context("the operating system gives no random numbers")?;
+    Ok(bytes)
+}
+
+fn salt() -> Result<Salt> {
+    random()
 }
 
 /// Adds a user, or gives it another password and other roles if some are named. Whether the user is new.
@@ -122,12 +130,14 @@ fn rule_in_words(rule: &RuleSetting) -> String {
     format!("{whom} {does} {} {kind} {} ({})", rule.actions, rule.target.name(), rule.origin)
 }
 
-/// Does what an operator asks, in the file that is in force. There is one: the first user is made at the command line.
-pub fn change(loaded: &Loaded, change: &UserChange) -> Result<()> {
+/// Does what an operator asks, in the file that is in force, and puts it in force; if that fails the file is as it was. There
+/// is one: the first user is made at the command line.
+pub fn change(loaded: &Loaded, change: &UserChange, put_in_force: impl FnOnce() -> Result<()>) -> Result<()> {
     // Two at once would be one.
     let _alone = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
     let path = plan::password_file(&loaded.options)
         .context("there are no users; the first one is made with:  tidegate user add NAME --roles admin")?;
+    let before = std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
     edit(&path, MissingFile::IsError, |users| match change {
         UserChange::Put { name, password: Some(password), roles } => {
             add(users, name, password, roles.as_deref()).map(drop)
@@ -140,12 +150,17 @@ pub fn change(loaded: &Loaded, change: &UserChange) -> Result<()> {
             users.set_roles(name, &roles).with_context(|| format!("{name:?}"))
         }
         UserChange::Remove { name } => users.remove(name).with_context(|| format!("{name:?}")),
+    })?;
+    put_in_force().map_err(|why| match replace(&path, &before) {
+        Ok(()) => why,
+        Err(error) => why.context(format!("written, and not in force; the file cannot be put back ({error:#})")),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ConfigEntry, Sources, load};
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().mode() & 0o777
@@ -185,5 +200,33 @@ mod tests {
         let refused = edit(&path, MissingFile::IsEmpty, |users| add(users, "bob", "pw", None)).unwrap_err().to_string();
         assert!(refused.contains("users:1:1: password hash missing"), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "ann\n");
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_put_in_force_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        edit(&path, MissingFile::IsEmpty, |users| add(users, "ann", "pw", None)).unwrap();
+        let before = std::fs::read_to_string(&path).unwrap();
+        let flags = vec![ConfigEntry::flag("--set", "security.password_file", &path.display().to_string())];
+        let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
+        let remove = UserChange::Remove { name: "ann".to_owned() };
+        let refused = change(&loaded, &remove, || {
+            assert!(read(&path, MissingFile::IsError)?.is_empty(), "what is put in force is the change");
+            bail!("tidegate.toml:1:1: not sound")
+        });
+        assert_eq!(refused.unwrap_err().to_string(), "tidegate.toml:1:1: not sound");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+        change(&loaded, &remove, || Ok(())).unwrap();
+        assert!(read(&path, MissingFile::IsError).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_draft_of_a_process_that_was_killed_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        std::fs::write(folder.path().join(format!(".users.{}", std::process::id())), "ann").unwrap();
+        edit(&path, MissingFile::IsEmpty, |users| add(users, "ann", "pw", None)).unwrap();
+        assert!(read(&path, MissingFile::IsError).unwrap().contains("ann"));
     }
 }

@@ -113,11 +113,11 @@ impl LongAnswers {
     }
 
     /// Takes out those whose time is over, or for whom nobody waits any more.
-    fn take_over(&self, now: Timestamp) -> Vec<Box<LongAnswer>> {
+    fn take_over(&self, now: Timestamp) -> VecDeque<Box<LongAnswer>> {
         let mut state = lock(&self.state);
         let (over, waiting) = std::mem::take(&mut state.waiting).into_iter().partition(|it| it.task.is_over(now));
         state.waiting = waiting;
-        Vec::from(over)
+        over
     }
 
     fn end(&self, household: u64) {

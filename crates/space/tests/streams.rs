@@ -214,7 +214,7 @@ fn a_graph_that_is_constructed_has_an_end_and_rows_and_stored_graphs_have_none()
 
 /// A text in an address.
 fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat()
 }
 
 #[test]

@@ -252,7 +252,7 @@ keys! {
         Reload refresh: Span<30_000, 86_400_000> = Span(std::time::Duration::from_secs(600));
         /// Who must have made a token (iss); unset: whoever has a key.
         Reload issuer: OptionalText = OptionalText::default();
-        /// Whom a token must be for (aud), one of these; empty: for whomever.
+        /// Whom a token must be for (aud), one of these; needed with keys that are fetched. Empty: for whomever.
         Reload audience: TextList = TextList::default();
         /// The claim that names the user.
         Reload user_claim: PlainText = PlainText("sub".to_owned());

@@ -157,8 +157,8 @@ impl ListenerSetting {
     }
 }
 
-/// Names that other listeners have.
-const TAKEN: &[&str] = &["admin", "http", "https", "ssap", "ssaps", "sepa_http", "sepa_ws", "map"];
+/// Names that other listeners have, `bridge` where the broker's own bridges come in.
+const TAKEN: &[&str] = &["admin", "http", "https", "ssap", "ssaps", "sepa_http", "sepa_ws", "map", "bridge"];
 
 /// Refuses two of one name, and too many of them.
 pub fn check_names(listeners: &[ListenerSetting], problems: &mut Vec<ConfigProblem>) {
@@ -298,6 +298,12 @@ mod tests {
         ] {
             assert!(problems.iter().any(|problem| problem.contains(words)), "{words} in {problems:#?}");
         }
+    }
+
+    #[test]
+    fn the_name_by_which_bridges_come_in_is_taken() {
+        let (_, problems) = listeners("[[listener]]\nname = \"bridge\"\nkind = \"mqtt\"\naddress = \"1884\"\n");
+        assert!(problems[0].contains("listener.bridge.name: \"bridge\" is the name of"), "{problems:?}");
     }
 
     #[test]

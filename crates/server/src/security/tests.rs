@@ -171,6 +171,20 @@ fn an_open_broker_is_a_warning_with_what_closes_it() {
 }
 
 #[test]
+fn keys_of_tokens_without_an_audience_are_a_warning() {
+    let place = Place::new("", Some(&alice()));
+    let keys = place.folder.path().join("keys.json");
+    std::fs::write(
+        &keys,
+        r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#,
+    )
+    .unwrap();
+    let keys = ("jwt.keys", keys.to_str().unwrap());
+    let is_warned = |flags: &[(&str, &str)]| warned(&place, flags).iter().any(|text| text.contains("jwt.audience"));
+    assert!(is_warned(&[keys]) && !is_warned(&[]) && !is_warned(&[keys, ("jwt.audience", "tidegate")]));
+}
+
+#[test]
 fn rules_for_users_that_do_not_exist_are_a_warning() {
     let rule = |user: &str| format!("[[security.rule]]\nuser = \"{user}\"\nallow = \"read\"\ntopic = \"a\"\n");
     let place = Place::new(&(rule("alice") + &rule("bbo") + &rule("bbo")), Some(&alice()));
