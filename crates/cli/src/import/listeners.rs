@@ -83,6 +83,18 @@ impl ConfListeners {
                 translation.set(key, quoted("off"));
             }
         }
+        // Users of one listener are not users of the broker: what mosquitto does not have would ask nobody.
+        if self.are_apart && count > 0 {
+            for key in ["listeners.ws", "listeners.http", "listeners.ssap"] {
+                if !translation.has(key) {
+                    translation.set(key, quoted("off"));
+                }
+            }
+            translation.leave_out(
+                "per_listener_settings true".to_owned(),
+                "users of a listener are none for the admin API, which asks nobody on this machine until `tidegate user add`",
+            );
+        }
     }
 }
 

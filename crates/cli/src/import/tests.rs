@@ -82,10 +82,13 @@ fn settings_of_each_listener_become_its_own() {
     assert_eq!(
         text,
         "# from m.conf; check it with:  tidegate check -c FILE\n\n\
-         [listeners]\nmqtt = \"off\"\n\n\
+         [listeners]\nhttp = \"off\"\nmqtt = \"off\"\nssap = \"off\"\nws = \"off\"\n\n\
          [[listener]]\nkind = \"mqtt\"\naddress = \"0.0.0.0:1883\"\nanonymous = true\n\n\
          [[listener]]\nkind = \"mqtt\"\naddress = \"0.0.0.0:1884\"\nanonymous = false\npassword_file = \"/users\"\n\
-         acl_file = \"/acl\"\n"
+         acl_file = \"/acl\"\n\n\
+         # Not taken over:\n\
+         #   per_listener_settings true: users of a listener are none for the admin API, which asks nobody on this machine \
+         until `tidegate user add`\n"
     );
 }
 
