@@ -73,7 +73,7 @@ enum PairPhase {
     Up,
 }
 
-/// See the [module](self).
+/// A bridge: which address is tried when, when both ends stand, and what is passed on.
 #[derive(Debug)]
 pub struct BridgeMachine {
     config: BridgeConfig,
