@@ -1,4 +1,4 @@
-//! The broker's own bridges come in here: one end of a pair of sockets is an accepted connection whose identity is known, the other
+//! The broker's own bridges and sinks come in here: one end of a pair of sockets is an accepted connection whose identity is known, the other
 //! one is the bridge's. No port is open for it, and nobody else can come this way.
 
 use std::io;
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use tidegate_core::access::BRIDGE_IDS;
+use tidegate_core::access::{BRIDGE_IDS, SINK_IDS};
 
 use crate::handle::Handle;
 use crate::limits::BRIDGES_MAX;
@@ -19,9 +19,9 @@ use crate::thread_message::{AcceptedSocket, ThreadMessage};
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Handle {
-    /// A connection to this broker, for a bridge of its own. The client identifier of its CONNECT is [`Handle::bridge_id`]: its
-    /// session lasts, its spool is what `Settings::spools` says, and no rule of access concerns it.
-    pub fn attach_bridge(&self) -> io::Result<UnixStream> {
+    /// A connection to this broker, for a bridge or a sink of its own. The client identifier of its CONNECT is [`Handle::bridge_id`] or
+    /// [`Handle::sink_id`]: its session lasts, its spool is what `Settings::spools` says, and no rule of access concerns it.
+    pub fn attach_own(&self) -> io::Result<UnixStream> {
         let full = || io::Error::new(io::ErrorKind::WouldBlock, "the broker takes no more connections");
         let shared = self.shared();
         // A client that fills the broker must not keep its bridges out, and the other way round.
@@ -42,6 +42,11 @@ impl Handle {
     /// The client identifier of the bridge of this name.
     pub fn bridge_id(name: &str) -> String {
         format!("{BRIDGE_IDS}{name}")
+    }
+
+    /// The client identifier of the sink of this name.
+    pub fn sink_id(name: &str) -> String {
+        format!("{SINK_IDS}{name}")
     }
 
     /// Publishes a value below `$SYS`, retained; false if there is no room for it now.

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-/// Connections of the broker's own bridges: twice as many as there can be, because one that ends may overlap with the next.
-pub(crate) const BRIDGES_MAX: usize = 128;
+/// Connections of the broker's own bridges and sinks: twice as many as there can be, because one that ends may overlap with the next.
+pub(crate) const BRIDGES_MAX: usize = 192;
 
 /// Bytes of the one read buffer of a thread. What a connection left over goes to its front, new bytes behind.
 pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;

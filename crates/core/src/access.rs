@@ -22,10 +22,27 @@ pub const BRIDGE_USER: &str = "$bridge";
 /// What the client identifiers of the broker's own bridges begin with. Nobody else may have one.
 pub const BRIDGE_IDS: &str = "$bridge/";
 
+/// The user that the broker's own sinks are, as [`BRIDGE_USER`].
+pub const SINK_USER: &str = "$sink";
+
+/// What the client identifiers of the broker's own sinks begin with, as [`BRIDGE_IDS`].
+pub const SINK_IDS: &str = "$sink/";
+
+/// Which user a client identifier belongs to that is the broker's own; none if it is not.
+pub fn own_user(client_id: &str) -> Option<&'static str> {
+    let known = [(BRIDGE_IDS, BRIDGE_USER), (SINK_IDS, SINK_USER)];
+    known.into_iter().find(|(ids, _)| client_id.starts_with(ids)).map(|(_, user)| user)
+}
+
+/// Whether this user is one of the broker's own, which nobody can be who comes from outside.
+pub fn is_own_user(user: &str) -> bool {
+    [BRIDGE_USER, SINK_USER].contains(&user)
+}
+
 impl Identity {
-    /// Whether this is a bridge of the broker's own.
-    pub fn is_bridge(&self) -> bool {
-        self.user.as_deref() == Some(BRIDGE_USER)
+    /// Whether this is a bridge or a sink of the broker's own.
+    pub fn is_own(&self) -> bool {
+        self.user.as_deref().is_some_and(is_own_user)
     }
 }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Properties, QoS, ReasonCode};
 
-use crate::access::{Action, BRIDGE_IDS, Identity, Policy};
+use crate::access::{Action, Identity, Policy, own_user};
 use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::face::{ClientAnswer, Face};
@@ -134,9 +134,9 @@ impl ShardState {
     }
 
     fn check_hello(&mut self, hello: &Hello<'_>) -> Result<(), ReasonCode> {
-        let is_too_long = hello.client_id.len() > self.settings.client_id_bytes_max && !hello.identity.is_bridge();
+        let is_too_long = hello.client_id.len() > self.settings.client_id_bytes_max && !hello.identity.is_own();
         // Whoever could be a bridge could take what waits for it.
-        let is_reserved = hello.client_id.starts_with(BRIDGE_IDS) != hello.identity.is_bridge();
+        let is_reserved = own_user(hello.client_id).is_some() != hello.identity.is_own();
         if hello.client_id.is_empty() || is_too_long || is_reserved {
             return Err(ReasonCode::ClientIdentifierNotValid);
         }
@@ -223,9 +223,9 @@ impl ShardState {
         let patience = connection.patience;
         let (conn, generation) = self.connections.insert(connection);
         // The other broker may be away for longer than any client.
-        let is_bridge = hello.identity.is_bridge();
-        let expiry = if is_bridge { hello.expiry } else { hello.expiry.min(self.settings.session_expiry_max) };
-        let window_max = if is_bridge { BRIDGE_WINDOW_MAX } else { self.settings.inflight_max };
+        let is_own = hello.identity.is_own();
+        let expiry = if is_own { hello.expiry } else { hello.expiry.min(self.settings.session_expiry_max) };
+        let window_max = if is_own { BRIDGE_WINDOW_MAX } else { self.settings.inflight_max };
         if let Some(session) = self.sessions.get_mut(index) {
             session.expiry = expiry;
         }
@@ -359,7 +359,7 @@ pub(crate) fn may(policy: &dyn Policy, identity: &Identity, client_id: &str, act
         }
     }
     // What a bridge may do, its topics say.
-    (identity.is_bridge() && action != Action::Prioritize) || policy.allows(identity, client_id, action, topic)
+    (identity.is_own() && action != Action::Prioritize) || policy.allows(identity, client_id, action, topic)
 }
 
 /// `$SYS/broker/connection/<client id>/state`: every mosquitto that bridges writes it, as its will, too. Under its own name only.

@@ -101,11 +101,11 @@ pub struct Settings {
     pub priority: Priority,
     /// How long a client may take nothing of what waits for it, before the connection is given up.
     pub write_timeout: Duration,
-    /// What may wait for the broker's own bridges; a few.
+    /// What may wait for the broker's own bridges and sinks; a few.
     pub spools: Vec<Spool>,
 }
 
-/// What may wait for one bridge, instead of what may wait for a client.
+/// What may wait for one bridge or sink, instead of what may wait for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spool {
     /// The client identifier of its session.

@@ -98,7 +98,7 @@ fn session_expiry(hello: &MqttHello<'_>, settings: &Settings) -> Duration {
         _ => settings.session_expiry_v3,
     };
     // A session of the broker's own bridges is as long as they want.
-    if hello.identity.is_bridge() { wanted } else { wanted.min(settings.session_expiry_max) }
+    if hello.identity.is_own() { wanted } else { wanted.min(settings.session_expiry_max) }
 }
 
 /// Seconds of silence that are agreed on; 0 is without end.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Event;
-use tidegate_core::access::{BRIDGE_USER, Identity};
+use tidegate_core::access::{BRIDGE_USER, Identity, is_own_user, own_user};
 use tidegate_core::shard_of;
 use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
@@ -140,7 +140,7 @@ impl ShardThread {
         let Some(handshake) = self.handshakes.get(key) else { return };
         let Some((client_id, presence)) = handshake.checking() else { return };
         if handshake.is_inside() {
-            let user = Some(BRIDGE_USER.into());
+            let user = Some(own_user(client_id).unwrap_or(BRIDGE_USER).into());
             self.let_in(key, LoginGrant { user, roles: None, valid_for: None });
             return;
         }
@@ -221,7 +221,7 @@ impl ShardThread {
         match verdict {
             Ok(grant) if self.is_banned(key, grant.user.as_deref()) => {}
             // A file of users, or a certificate, cannot make a bridge of anybody.
-            Ok(grant) if grant.user.as_deref() == Some(BRIDGE_USER) => {
+            Ok(grant) if grant.user.as_deref().is_some_and(is_own_user) => {
                 self.refuse(key, ReasonCode::NotAuthorized, ListenerRefusal::NotAuthorized);
             }
             Ok(grant) => self.let_in(key, grant),

@@ -406,7 +406,7 @@ impl ShardThread {
         // Whoever is no user any more has to go; who may not use its identifier any more goes when it comes back.
         let authenticator = Arc::clone(&self.rules.authenticator);
         let is_stranger =
-            |_: &str, identity: &Identity| !identity.is_bridge() && !authenticator.admits_identity(identity, "");
+            |_: &str, identity: &Identity| !identity.is_own() && !authenticator.admits_identity(identity, "");
         self.shard.handle_expel(is_stranger, ReasonCode::NotAuthorized, self.now);
     }
 

@@ -152,7 +152,7 @@ impl ShardState {
         session.kept = saved.session;
         session.spool = self.settings.spool_of(saved.client_id);
         // A bridge that is not configured any more is kept as long as a client would be, should it come back.
-        let is_given_up = session.identity.is_bridge() && session.spool.is_none();
+        let is_given_up = session.identity.is_own() && session.spool.is_none();
         session.expiry = if is_given_up { saved.expiry.min(self.settings.session_expiry_max) } else { saved.expiry };
         session.inbound = core::mem::take(&mut saved.inbound);
         session.inbound_before = session.inbound.len();

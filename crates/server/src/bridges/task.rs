@@ -131,7 +131,7 @@ impl BridgeTask {
         match action {
             BridgeAction::Open { address } => self.opening = Some(Box::pin(Arc::clone(&self.other).open(address))),
             BridgeAction::Attach => {
-                let attached = self.broker.attach_bridge().and_then(|stream| {
+                let attached = self.broker.attach_own().and_then(|stream| {
                     stream.set_nonblocking(true)?;
                     UnixStream::from_std(stream)
                 });
