@@ -40,6 +40,7 @@ mod process_control;
 mod routes;
 mod server;
 mod session;
+mod sinks;
 mod situation;
 mod space;
 mod state;
@@ -57,7 +58,7 @@ pub use otlp::{Otlp, collector};
 pub use post::HttpTarget;
 pub use process_control::{
     AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role,
-    Roles, SettingInForce, UserChange, UserDirectory,
+    Roles, SettingInForce, SinkReport, UserChange, UserDirectory,
 };
 pub use server::Admin;
 pub use webhook::receiver as alarm_receiver;

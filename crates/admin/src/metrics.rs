@@ -55,6 +55,7 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
         parts::space_beyond(&mut page, &space.streamed(), &space.service_calls());
     }
     crate::bridges::metrics(&mut page, &process.bridges());
+    crate::sinks::metrics(&mut page, &process.sinks());
     parts::certificates(&mut page, certificates);
     if let Some(at) = process.configured_at() {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -287,6 +288,8 @@ pub(crate) fn example() -> MetricsPage {
     parts::example(&mut page);
     let bridge = crate::process_control::BridgeReport { name: "hub".to_owned(), ..Default::default() };
     crate::bridges::metrics(&mut page, &[bridge]);
+    let sink = crate::process_control::SinkReport { name: "log".to_owned(), ..Default::default() };
+    crate::sinks::metrics(&mut page, &[sink]);
     process_figures(&mut page, age);
     page
 }

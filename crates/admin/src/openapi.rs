@@ -72,6 +72,8 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     act("delete", "/api/v1/bans", "Let somebody in again", &["client", "user", "network"], &[]),
     get("/api/v1/bridges", "Bridges to other brokers: state, pace, what waits, what was refused", &[]),
     get("/api/v1/bridges/{name}", "One bridge, in numbers and in words", &[]),
+    get("/api/v1/sinks", "Sinks: state, what waits, what was taken and refused", &[]),
+    get("/api/v1/sinks/{name}", "One sink, in numbers and in words", &[]),
     get("/api/v1/space", "The smart space: requests, sharing, standing queries", &[]),
     get("/api/v1/kps", "KPs of the smart space: class, role, and what became of their requests", &[]),
     get("/api/v1/queries", "Queries under way, slow ones and standing ones", &[]),

@@ -73,6 +73,11 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The sinks, in the order of the configuration.
+    fn sinks(&self) -> Vec<SinkReport> {
+        Vec::new()
+    }
+
     /// The demonstration; none where there is no stage for it.
     fn demo(&self) -> Option<Arc<dyn Demo>> {
         None
@@ -133,6 +138,51 @@ pub struct BridgeReport {
     /// How long nothing goes because the other broker said so.
     pub pause: Option<Duration>,
     /// Why it does not stand, or what is wrong though it does.
+    pub trouble: Option<String>,
+}
+
+/// How a sink is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SinkReport {
+    /// The operator's name for it.
+    pub name: String,
+    /// `webhook`, `influxdb`, `postgres` or `kafka`.
+    pub kind: &'static str,
+    /// Where its receiver is.
+    pub address: String,
+    /// `up`, `down`, or `starting` while nothing was sent.
+    pub state: &'static str,
+    /// Whether what was sent last was not taken.
+    pub is_down: bool,
+    /// For how long it is so.
+    pub age: Duration,
+    /// When it tries again, while it waits.
+    pub next_try: Option<Duration>,
+    /// Messages in the spool, those under way included.
+    pub queued_messages: u64,
+    /// Bytes of them that are not under way.
+    pub queued_bytes: u64,
+    /// What may wait.
+    pub spool_bytes_max: u64,
+    /// Messages that were taken.
+    pub sent: u64,
+    /// Batches that were taken.
+    pub batches: u64,
+    /// Batches that were not taken now, and go again.
+    pub failures: u64,
+    /// Messages that the receiver does not want, for good.
+    pub refused: u64,
+    /// Messages of which nothing can be made for this receiver.
+    pub unmapped: u64,
+    /// Messages of QoS 0 for which there was no room.
+    pub lost: u64,
+    /// Messages that the next batch may have.
+    pub batch_size: u64,
+    /// Messages under way.
+    pub under_way: u64,
+    /// How long the last answer took.
+    pub latency: Option<Duration>,
+    /// What is wrong.
     pub trouble: Option<String>,
 }
 

@@ -85,6 +85,7 @@ pub(crate) fn summary(state: &AdminState) -> Value {
         "clients_losing": watch.clients_losing,
         "bans": state.handle.bans().len(),
         "bridges_down": crate::bridges::down(&state.process.bridges()),
+        "sinks_down": crate::sinks::down(&state.process.sinks()),
         "now": now(state),
         "looked_s_ago": looked_at.map(|at| state.handle.now().since(at).as_secs()),
         "ledger": ledger(&stats),

@@ -31,6 +31,7 @@ mod receive;
 mod relay;
 mod report;
 mod send;
+mod sink;
 mod slot;
 mod space;
 mod stream;
@@ -200,6 +201,9 @@ fn run(args: &BenchArgs) -> Result<u8> {
     }
     if args.groups == ["bridge"] {
         return bridge::run(args);
+    }
+    if args.groups == ["sink"] {
+        return sink::run(args);
     }
     let plan = BenchPlan::of(args)?;
     let stop = Stop::on_signals()?;

@@ -314,6 +314,18 @@ pub(super) fn start_site(source: &BrokerSource, to: u16, wish: &BrokerNeeds, sto
     start_own(folder, &arguments)
 }
 
+/// A broker with a sink to a web server on a port of this machine, for everything below `drain/`.
+pub(super) fn start_with_sink(to: u16) -> Result<RunningBroker> {
+    let folder = folder()?;
+    let sink = format!(
+        "[[sink]]\nname = \"count\"\ntype = \"webhook\"\nurl = \"http://127.0.0.1:{to}/\"\n[[sink.topic]]\nfilter = \"drain/#\"\n"
+    );
+    std::fs::write(folder.path().join("sink.toml"), sink)?;
+    let mut arguments = vec!["serve", "-c", "sink.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
+    arguments.extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "error"]);
+    start_own(folder, &arguments)
+}
+
 /// The broker that lies beside this program. Not one on the path: that may be any other.
 fn start_own(folder: TempDir, arguments: &[&str]) -> Result<RunningBroker> {
     start_program(own_program()?, folder, arguments)

@@ -100,6 +100,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Status(args)) => operate::status(&args),
         Some(Command::Why(args)) => operate::why(&args),
         Some(Command::Bridges(args)) => operate::bridges(&args),
+        Some(Command::Sinks(args)) => operate::sinks(&args),
         Some(Command::Clients(args)) => operate::clients(&args),
         Some(Command::Kps(args)) => operate::kps(&args),
         Some(Command::Drops(args)) => operate::drops(&args),

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use tidegate_server::config::keys::{KEYS, Options, SECTIONS, TakesEffect};
 use tidegate_server::config::map::MapDirection;
-use tidegate_server::config::{Fields, bridge, class, listener, rule};
+use tidegate_server::config::{Fields, bridge, class, listener, rule, sink};
 
 const HEAD: &str = "\
 # Configuration
@@ -58,7 +58,9 @@ fn page() -> String {
             list(&mut page, head, about, fields);
         }
     }
-    let is_apart = |head: &str| !head.contains('.') || head.starts_with("[classes") || head.contains("[bridge");
+    let is_apart = |head: &str| {
+        !head.contains('.') || head.starts_with("[classes") || head.contains("[bridge") || head.contains("[sink")
+    };
     for (head, about, fields) in lists().into_iter().filter(|(head, ..)| is_apart(head)) {
         list(&mut page, head, about, fields);
     }
@@ -66,7 +68,7 @@ fn page() -> String {
 }
 
 /// What may stand more than once in a file.
-fn lists() -> [(&'static str, &'static str, Fields); 10] {
+fn lists() -> [(&'static str, &'static str, Fields); 15] {
     [
         (
             "[[listener]]",
@@ -96,6 +98,11 @@ fn lists() -> [(&'static str, &'static str, Fields); 10] {
         ("[bridge.tls]", "TLS to the other broker; the section alone is enough.", bridge::TLS_FIELDS),
         ("[bridge.spool]", "What waits while the other broker cannot be reached.", bridge::SPOOL_FIELDS),
         ("[bridge.pace]", "How fast the bridge may go.", bridge::PACE_FIELDS),
+        ("[[sink]]", "A receiver that is no broker ([sinks.md](sinks.md)). *restart*", sink::FIELDS),
+        ("[[sink.topic]]", "A topic of the sink before it; one at least.", sink::TOPIC_FIELDS),
+        ("[sink.batch]", "What goes together.", sink::BATCH_FIELDS),
+        ("[sink.spool]", "What waits while the receiver cannot be reached.", sink::SPOOL_FIELDS),
+        ("[sink.pace]", "How fast the sink may go.", sink::PACE_FIELDS),
     ]
 }
 

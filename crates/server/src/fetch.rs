@@ -47,13 +47,28 @@ impl WebAddress {
         is_sound.then(|| Self { is_encrypted, host: host.to_owned(), port, path: format!("/{path}") })
     }
 
+    /// What is asked for there.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The host and the port to connect to.
+    pub fn host_and_port(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+
+    /// Whether TLS is spoken.
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
     /// The host as an address has it.
     fn bracketed(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 
     /// As the field `Host` has it: with the port unless that is the usual one (RFC 9110, 7.2).
-    fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         let usual = if self.is_encrypted { 443 } else { 80 };
         if self.port == usual { self.bracketed() } else { format!("{}:{}", self.bracketed(), self.port) }
     }

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod running;
 pub mod security;
 pub mod serve;
+pub mod sinks;
 pub mod space_certificates;
 pub mod space_service;
 pub mod supervisor;

@@ -27,6 +27,7 @@ use crate::certificate;
 use crate::config::bridge::BridgeSettings;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{FOREVER, Or, Size, Span, WholeNumber};
+use crate::config::sink::SinkSettings;
 use crate::config::words::{BindAddress, BindIds, Door, Origins, SecureDoor};
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
 
@@ -130,13 +131,17 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     })
 }
 
-/// What may wait for each bridge.
+/// What may wait for each bridge and sink.
 fn spools(loaded: &Loaded) -> Vec<Spool> {
     let spool = |bridge: &BridgeSettings| Spool {
         client_id: Handle::bridge_id(&bridge.name).into(),
         bytes_max: usize::try_from(bridge.spool_bytes).unwrap_or(usize::MAX),
     };
-    loaded.bridges.iter().map(spool).collect()
+    let of_sink = |sink: &SinkSettings| Spool {
+        client_id: Handle::sink_id(&sink.name).into(),
+        bytes_max: usize::try_from(sink.spool_bytes).unwrap_or(usize::MAX),
+    };
+    loaded.bridges.iter().map(spool).chain(loaded.sinks.iter().map(of_sink)).collect()
 }
 
 fn settings(options: &Options) -> Settings {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use signal_hook::consts::SIGTERM;
 use tidegate_admin::{
     AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role,
-    Roles, SettingInForce, UserChange, UserDirectory,
+    Roles, SettingInForce, SinkReport, UserChange, UserDirectory,
 };
 use tidegate_auth::{GraphAccess, Users};
 use tidegate_broker::config::Listener;
@@ -31,6 +31,7 @@ use crate::config::{Loaded, Problems, Sources};
 use crate::log::LevelHandle;
 use crate::security::{Security, server_certificates};
 use crate::serve::{Ready, log_warnings, prepare_for};
+use crate::sinks::SinkBoard;
 use crate::space_certificates::SpaceCertificates;
 use crate::tokens::TokenKeys;
 use crate::{authority, backup, certificate, plan, user_file};
@@ -56,6 +57,7 @@ pub struct RunningProcess {
     doors: OnceLock<Vec<OtherDoor>>,
     demo: Arc<dyn Demo>,
     bridges: OnceLock<Vec<Arc<BridgeBoard>>>,
+    sinks: OnceLock<Vec<Arc<SinkBoard>>>,
 }
 
 /// What holds at the moment. Also keeps two reloads from happening at once.
@@ -88,8 +90,16 @@ impl RunningProcess {
         let (directory, graphs, at) = (directory(security), security.graphs.clone(), SystemTime::now());
         let (classes, generation) = (classes_of(&loaded), 0);
         let tokens = security.tokens.clone();
-        let now =
-            Mutex::new(CurrentState { loaded: loaded.clone(), classes, directory, graphs, tokens, generation, at });
+        let now = Mutex::new(CurrentState {
+            loaded: loaded.clone(),
+            classes,
+            directory,
+            graphs,
+            tokens,
+            authority,
+            generation,
+            at,
+        });
         let is_draining = AtomicBool::new(false);
         Self {
             handle,
@@ -105,6 +115,7 @@ impl RunningProcess {
             doors: OnceLock::new(),
             demo,
             bridges: OnceLock::new(),
+            sinks: OnceLock::new(),
         }
     }
 
@@ -135,6 +146,11 @@ impl RunningProcess {
     /// The bridges run.
     pub fn note_bridges(&self, boards: Vec<Arc<BridgeBoard>>) {
         let _ = self.bridges.set(boards);
+    }
+
+    /// The sinks run.
+    pub fn note_sinks(&self, boards: Vec<Arc<SinkBoard>>) {
+        let _ = self.sinks.set(boards);
     }
 
     pub fn note_draining(&self) {
@@ -345,6 +361,10 @@ impl ProcessControl for RunningProcess {
         self.space.get().cloned()
     }
 
+    fn sinks(&self) -> Vec<SinkReport> {
+        self.sinks.get().into_iter().flatten().map(|board| board.report()).collect()
+    }
+
     fn bridges(&self) -> Vec<BridgeReport> {
         self.bridges.get().into_iter().flatten().map(|board| board.report()).collect()
     }
@@ -407,6 +427,9 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     }
     if new.bridges != started.bridges {
         restart.push("bridge".to_owned());
+    }
+    if new.sinks != started.sinks {
+        restart.push("sink".to_owned());
     }
     Reloaded { changed, restart }
 }

@@ -23,6 +23,7 @@ use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
 use crate::plan::password_file;
 use crate::running::{self, RunningProcess};
 use crate::security::{Audience, Security};
+use crate::sinks::Sinks;
 use crate::supervisor::Supervisor;
 use crate::{authority, bind, descriptors, log, panics, plan, security, space_service};
 
@@ -122,6 +123,11 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
         running.note_bridges(boards);
         bridges
     });
+    let sinks = Sinks::start(&loaded.sinks, &running.handle).context("the sinks did not start")?;
+    let sinks = sinks.map(|(sinks, boards)| {
+        running.note_sinks(boards);
+        sinks
+    });
     let doors = space.as_ref().map(space_service::SpaceService::addresses).unwrap_or_default();
     if running.listeners.is_empty() && doors.named().iter().all(|(_, at)| at.is_none()) {
         anyhow::bail!("MQTT is off and no listener of the smart space could be opened: there is nobody to serve");
@@ -135,7 +141,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     supervisor.ready();
     supervisor.feed(broker.watchdog());
     running::watch_certificates(&running).context("certificates cannot be watched")?;
-    wait(broker, bridges, signals, &running, &supervisor);
+    wait(broker, (bridges, sinks), signals, &running, &supervisor);
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);
     drop(space);
@@ -208,7 +214,7 @@ pub fn log_warnings(ready: &Ready) {
 
 fn wait(
     broker: Broker,
-    bridges: Option<Bridges>,
+    own_clients: (Option<Bridges>, Option<Sinks>),
     mut signals: Signals,
     running: &RunningProcess,
     supervisor: &Supervisor,
@@ -237,7 +243,7 @@ fn wait(
         }
     });
     // First: what they have under way is answered for, or comes again.
-    drop(bridges);
+    drop(own_clients);
     broker.shutdown();
     info!(event = "stopped", "stopped");
 }

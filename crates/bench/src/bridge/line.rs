@@ -69,7 +69,7 @@ impl PacketLine {
 }
 
 /// Publishes so many messages at QoS 1, each with its number, and returns when all are acknowledged.
-pub(super) fn publish(address: SocketAddr, topic: &str, count: u64) -> Result<()> {
+pub(crate) fn publish(address: SocketAddr, topic: &str, count: u64) -> Result<()> {
     let mut line = PacketLine::new(PlainClient::connect(address, "bench-site")?)?;
     let (mut sent, mut done, mut heard) = (0, 0, Instant::now());
     while done < count {

@@ -4,7 +4,7 @@
 //! A run: both brokers stand, with a way between them that this program can close. It is closed, the site publishes its backlog at
 //! QoS 1, and the hub's own clients are timed undisturbed; then the way is opened, and they are timed until the backlog is there.
 
-mod line;
+pub(crate) mod line;
 mod way;
 
 use std::io::Write;

@@ -112,10 +112,12 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Say how a running broker is: where it listens, how hard it is pressed, what waits
     Status(PlainArgs),
-    /// Say why a client is slowed, what it lost, and what to do; or how a bridge is: why bridge NAME
+    /// Say why a client is slowed, what it lost, and what to do; or how a bridge or a sink is: why bridge NAME
     Why(WhyArgs),
     /// List the bridges to other brokers: state, pace, what waits
     Bridges(PlainArgs),
+    /// List the sinks: state, what waits, what was taken
+    Sinks(PlainArgs),
     /// List clients, or connections that have ended
     Clients(ClientsArgs),
     /// List knowledge processors of the smart space: class, role, and what became of their requests

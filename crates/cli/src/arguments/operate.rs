@@ -88,8 +88,8 @@ pub(crate) struct ClientArgs {
 /// Arguments of `tidegate why`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WhyArgs {
-    /// The client identifier; or the word bridge, and the name of a bridge
-    #[arg(value_names = ["CLIENT", "BRIDGE"], num_args = 1..=2, required = true)]
+    /// The client identifier; or the word bridge or sink, and its name
+    #[arg(value_names = ["CLIENT", "NAME"], num_args = 1..=2, required = true)]
     pub(crate) whom: Vec<String>,
     /// Print JSON
     #[arg(long)]

@@ -26,7 +26,11 @@ pub(crate) fn why(args: &WhyArgs) -> Result<u8> {
     let place = match args.whom.as_slice() {
         [client] => format!("/api/v1/clients/{}/why", escaped(client)),
         [kind, name] if kind == "bridge" => format!("/api/v1/bridges/{}", escaped(name)),
-        _ => return Err(AdminError::usage("expected a client identifier, or: why bridge NAME".to_owned()).into()),
+        [kind, name] if kind == "sink" => format!("/api/v1/sinks/{}", escaped(name)),
+        _ => {
+            let words = "expected a client identifier, or: why bridge NAME, or: why sink NAME";
+            return Err(AdminError::usage(words.to_owned()).into());
+        }
     };
     let answer = args.admin.client()?.get(&place)?;
     if args.json {
@@ -62,6 +66,36 @@ const BRIDGES: &[Column] = &[
     ("RECEIVED", Align::Right, "received", shown),
     ("REFUSED", Align::Right, "refused", shown),
     ("WINDOW", Align::Right, "window", shown),
+    ("ANSWER ms", Align::Right, "latency_ms", number),
+    ("TROUBLE", Align::Left, "trouble", whole),
+];
+
+/// `tidegate sinks`.
+pub(crate) fn sinks(args: &PlainArgs) -> Result<u8> {
+    let answer = args.admin.client()?.get("/api/v1/sinks")?;
+    if args.json {
+        return print_json(&answer);
+    }
+    let rows = answer["sinks"].as_array().map_or(&[][..], Vec::as_slice);
+    if rows.is_empty() {
+        out("no sinks; [[sink]] in the configuration makes one\n");
+        return Ok(0);
+    }
+    out(&TextTable::of(SINKS, rows).text_within(terminal_columns()));
+    out("more about one:  tidegate why sink NAME\n");
+    Ok(0)
+}
+
+const SINKS: &[Column] = &[
+    ("SINK", Align::Left, "name", shown),
+    ("TYPE", Align::Left, "type", shown),
+    ("STATE", Align::Left, "state", shown),
+    ("ADDRESS", Align::Left, "address", shown),
+    ("FOR", Align::Right, "age_s", |value| span(value.as_u64().unwrap_or(0))),
+    ("QUEUED", Align::Right, "queued", shown),
+    ("SENT", Align::Right, "sent", shown),
+    ("REFUSED", Align::Right, "refused", shown),
+    ("FAILURES", Align::Right, "failures", shown),
     ("ANSWER ms", Align::Right, "latency_ms", number),
     ("TROUBLE", Align::Left, "trouble", whole),
 ];

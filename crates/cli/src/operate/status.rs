@@ -56,6 +56,10 @@ fn text(answer: &Value) -> String {
         shown(&waiting["inflight"]),
         shown(&waiting["retained_messages"]),
     );
+    for sink in answer["sinks_down"].as_array().into_iter().flatten() {
+        let (name, age) = (shown(&sink["name"]), span(sink["age_s"].as_u64().unwrap_or(0)));
+        let _ = writeln!(text, "sink     {name} gets nothing through for {age}: {}", whole(&sink["trouble"]));
+    }
     for bridge in answer["bridges_down"].as_array().into_iter().flatten() {
         let (name, age) = (shown(&bridge["name"]), span(bridge["age_s"].as_u64().unwrap_or(0)));
         let _ = writeln!(text, "bridge   {name} is down for {age}: {}", whole(&bridge["trouble"]));

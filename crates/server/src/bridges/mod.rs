@@ -19,6 +19,7 @@ use crate::config::bridge::BridgeSettings;
 use task::BridgeTask;
 use to_other::OtherBroker;
 pub use to_other::check_tls;
+pub(crate) use to_other::client_config;
 
 /// Between a fault of a bridge and its new beginning.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);

@@ -57,7 +57,7 @@ pub fn check_tls(tls: &BridgeTls) -> Result<()> {
     client_config(tls).map(drop)
 }
 
-fn client_config(tls: &BridgeTls) -> Result<ClientConfig> {
+pub(crate) fn client_config(tls: &BridgeTls) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let found = match &tls.ca {
         Some(path) => certificates(path)?,

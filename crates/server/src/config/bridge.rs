@@ -22,19 +22,12 @@ use tidegate_bridge::limits::{ADDRESSES_MAX, BRIDGES_MAX, KEEP_ALIVE_DEFAULT, NA
 use tidegate_bridge::{BridgeTopic, PaceConfig, SpoolKeep, TopicDirection, TopicMap};
 use tidegate_wire_mqtt::{QoS, Version};
 
+use super::block::RawBlock;
 use super::setting::{Setting, Size, Span, WholeNumber};
-use super::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, read_fields};
+use super::{ConfigProblem, ConfigValue, Fields, read_fields};
 
-/// A bridge as it stands in a file.
-#[derive(Clone, Debug)]
-pub struct RawBridge {
-    pub at: Origin,
-    pub fields: Vec<ConfigEntry>,
-    pub tls: Option<Vec<ConfigEntry>>,
-    pub spool: Vec<ConfigEntry>,
-    pub pace: Vec<ConfigEntry>,
-    pub topics: Vec<(Origin, Vec<ConfigEntry>)>,
-}
+/// Sections of a bridge, beside its topics.
+pub const SECTIONS: &[&str] = &["tls", "spool", "pace"];
 
 /// One bridge, sound.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,11 +111,11 @@ pub const PACE_FIELDS: Fields = &[
     ("window", "Messages under way at most, 1 to 1024; 256 if nothing is said."),
 ];
 
-type SpoolBytes = Size<{ 64 << 10 }, { 1 << 40 }>;
-const SPOOL_BYTES: u64 = 256 << 20;
+pub(super) type SpoolBytes = Size<{ 64 << 10 }, { 1 << 40 }>;
+pub(super) const SPOOL_BYTES: u64 = 256 << 20;
 
 /// All bridges that are sound; what is wrong goes to `problems`.
-pub fn compile(raw: &[RawBridge], problems: &mut Vec<ConfigProblem>) -> Vec<BridgeSettings> {
+pub fn compile(raw: &[RawBlock], problems: &mut Vec<ConfigProblem>) -> Vec<BridgeSettings> {
     let mut bridges: Vec<BridgeSettings> = Vec::new();
     for raw in raw {
         let Some(bridge) = read(raw, problems) else { continue };
@@ -138,7 +131,7 @@ pub fn compile(raw: &[RawBridge], problems: &mut Vec<ConfigProblem>) -> Vec<Brid
     bridges
 }
 
-fn read(raw: &RawBridge, problems: &mut Vec<ConfigProblem>) -> Option<BridgeSettings> {
+fn read(raw: &RawBlock, problems: &mut Vec<ConfigProblem>) -> Option<BridgeSettings> {
     let (before, folder) = (problems.len(), raw.at.folder());
     let mut bridge = BridgeSettings {
         name: String::new(),
@@ -150,7 +143,7 @@ fn read(raw: &RawBridge, problems: &mut Vec<ConfigProblem>) -> Option<BridgeSett
         is_clean: false,
         keep_alive: KEEP_ALIVE_DEFAULT,
         notifies: true,
-        tls: raw.tls.as_ref().map(|_| BridgeTls::default()),
+        tls: raw.section("tls").map(|_| BridgeTls::default()),
         topics: TopicMap::default(),
         spool_bytes: SPOOL_BYTES,
         keep: SpoolKeep::All,
@@ -165,14 +158,14 @@ fn read(raw: &RawBridge, problems: &mut Vec<ConfigProblem>) -> Option<BridgeSett
         unfit(value, set(&mut bridge, field, value))
     });
     let tls = bridge.tls.get_or_insert_default();
-    read_fields("bridge.tls", TLS_FIELDS, raw.tls.as_deref().unwrap_or(&[]), problems, |field, value| {
+    read_fields("bridge.tls", TLS_FIELDS, raw.section("tls").unwrap_or(&[]), problems, |field, value| {
         set_tls(tls, field, value, folder)
     });
-    bridge.tls = bridge.tls.filter(|_| raw.tls.is_some());
-    read_fields("bridge.spool", SPOOL_FIELDS, &raw.spool, problems, |field, value| {
+    bridge.tls = bridge.tls.filter(|_| raw.section("tls").is_some());
+    read_fields("bridge.spool", SPOOL_FIELDS, raw.section("spool").unwrap_or(&[]), problems, |field, value| {
         unfit(value, set_spool(&mut bridge, field, value))
     });
-    read_fields("bridge.pace", PACE_FIELDS, &raw.pace, problems, |field, value| {
+    read_fields("bridge.pace", PACE_FIELDS, raw.section("pace").unwrap_or(&[]), problems, |field, value| {
         unfit(value, set_pace(&mut bridge.pace, field, value))
     });
     let is_missing = |name: &str| !raw.fields.iter().any(|field| field.path == name);
@@ -191,7 +184,7 @@ fn read(raw: &RawBridge, problems: &mut Vec<ConfigProblem>) -> Option<BridgeSett
     (problems.len() == before).then_some(bridge)
 }
 
-fn read_topics(raw: &RawBridge, problems: &mut Vec<ConfigProblem>) -> TopicMap {
+fn read_topics(raw: &RawBlock, problems: &mut Vec<ConfigProblem>) -> TopicMap {
     let mut topics = Vec::new();
     if raw.topics.is_empty() {
         let problem = ConfigProblem::of_key(&raw.at, "bridge", "a bridge without topics carries nothing");
@@ -307,12 +300,12 @@ fn set_topic(topic: &mut BridgeTopic, field: &str, value: &ConfigValue) -> Resul
     Ok(())
 }
 
-fn text(value: &ConfigValue) -> Result<String, String> {
+pub(super) fn text(value: &ConfigValue) -> Result<String, String> {
     let text = value.text().filter(|text| !text.is_empty());
     text.map(str::to_owned).ok_or_else(|| "text in quotes".to_owned())
 }
 
-fn name(value: &ConfigValue) -> Result<String, String> {
+pub(super) fn name(value: &ConfigValue) -> Result<String, String> {
     let is_plain = |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     let text = value.text().filter(|text| !text.is_empty() && text.len() <= NAME_BYTES_MAX).filter(is_plain);
     text.map(str::to_owned).ok_or_else(|| format!("1 to {NAME_BYTES_MAX} letters, digits, \"-\", \"_\" and \".\""))
@@ -350,7 +343,7 @@ fn address(text: &str) -> Option<(String, Option<u16>)> {
     }
 }
 
-fn number<const MIN: u64, const MAX: u64>(value: &ConfigValue) -> Result<u64, String> {
+pub(super) fn number<const MIN: u64, const MAX: u64>(value: &ConfigValue) -> Result<u64, String> {
     WholeNumber::<MIN, MAX>::read(value, None)
         .map(|WholeNumber(number)| number)
         .ok_or_else(WholeNumber::<MIN, MAX>::expected)

@@ -9,7 +9,7 @@ use tidegate_settings::Document;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::bridge::RawBridge;
+use super::block::RawBlock;
 use super::keys::{KEYS, SECTIONS, SettingKey};
 use super::map::{MapDirection, RawMap};
 use super::{ConfigEntry, ConfigProblem, ConfigValue, Origin, suggest};
@@ -28,7 +28,9 @@ pub(super) struct Contents {
     /// Maps, in order; each with where it begins and a list of fields.
     pub maps: Vec<RawMap>,
     /// Bridges, in order.
-    pub bridges: Vec<RawBridge>,
+    pub bridges: Vec<RawBlock>,
+    /// Sinks, in order.
+    pub sinks: Vec<RawBlock>,
     /// Everything that is wrong.
     pub problems: Vec<ConfigProblem>,
 }
@@ -89,6 +91,7 @@ const LISTENER: &str = "listener";
 const CLASSES: &str = "classes";
 /// The list whose entries have sections of their own.
 const BRIDGE: &str = "bridge";
+const SINK: &str = "sink";
 
 struct File<'a> {
     document: Document<'a>,
@@ -104,7 +107,12 @@ impl File<'_> {
             return self.contents.listeners.extend(listeners);
         }
         if section == BRIDGE {
-            return self.bridges(&origin, value);
+            self.contents.bridges = self.blocks(BRIDGE, super::bridge::SECTIONS, &origin, value);
+            return;
+        }
+        if section == SINK {
+            self.contents.sinks = self.blocks(SINK, super::sink::SECTIONS, &origin, value);
+            return;
         }
         let Some(table) = value.get_ref().as_table() else {
             // A key before the first section, most likely one that belongs into it.
@@ -115,11 +123,11 @@ impl File<'_> {
         };
         let mut section = section;
         if section != CLASSES && !SECTIONS.contains(&section) {
-            let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES, BRIDGE]));
+            let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES, BRIDGE, SINK]));
             let hint = meant.map(|name| format!("did you mean \"{name}\"?"));
             self.problem(ConfigProblem::of_key(&origin, section, "unknown section").with_hint(hint));
             // Its keys are judged as if it had its right name: one run shows all mistakes.
-            let Some(meant) = meant.filter(|meant| *meant != BRIDGE) else { return };
+            let Some(meant) = meant.filter(|meant| ![BRIDGE, SINK].contains(meant)) else { return };
             section = meant;
         }
         if section == CLASSES {
@@ -184,38 +192,39 @@ impl File<'_> {
         }
     }
 
-    /// `[[bridge]]`, each with `[bridge.tls]` and the like.
-    fn bridges(&mut self, origin: &Origin, value: &Spanned<DeValue<'_>>) {
+    /// `[[bridge]]` and the like, each with sections of its own and a list of topics.
+    fn blocks(
+        &mut self,
+        name: &str,
+        sections: &[&str],
+        origin: &Origin,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Vec<RawBlock> {
         let Some(list) = value.get_ref().as_array() else {
-            let problem = ConfigProblem::of_key(origin, BRIDGE, "expected a list of bridges");
-            return self.problem(problem.with_hint("write [[bridge]] with two brackets".to_owned()));
+            let problem = ConfigProblem::of_key(origin, name, format!("expected a list of {name}s"));
+            self.problem(problem.with_hint(format!("write [[{name}]] with two brackets")));
+            return Vec::new();
         };
+        let mut blocks = Vec::new();
         for item in list {
             let Some(table) = item.get_ref().as_table() else { continue };
-            let mut raw = RawBridge {
-                at: self.document.origin(item.span().start),
-                fields: Vec::new(),
-                tls: None,
-                spool: Vec::new(),
-                pace: Vec::new(),
-                topics: Vec::new(),
-            };
+            let mut raw = RawBlock::new(self.document.origin(item.span().start));
             for (key, value) in table {
                 let at = self.document.origin(key.span().start);
                 let fields = value.get_ref().as_table().map(|table| self.document.fields(table));
                 match (key.get_ref().as_ref(), fields) {
-                    ("topic", _) => raw.topics = self.tables(&at, "bridge.topic", value),
-                    ("tls", Some(fields)) => raw.tls = Some(fields),
-                    ("spool", Some(fields)) => raw.spool = fields,
-                    ("pace", Some(fields)) => raw.pace = fields,
-                    ("tls" | "spool" | "pace", None) => {
-                        let path = format!("{BRIDGE}.{}", key.get_ref());
+                    ("topic", _) => raw.topics = self.tables(&at, &format!("{name}.topic"), value),
+                    (section, Some(fields)) if sections.contains(&section) => {
+                        raw.sections.push((section.to_owned(), fields));
+                    }
+                    (section, None) if sections.contains(&section) => {
+                        let path = format!("{name}.{section}");
                         self.problem(
                             ConfigProblem::of_key(&at, &path, "expected a section")
                                 .with_hint(format!("write [{path}]")),
                         );
                     }
-                    (name, _) => raw.fields.push(self.document.entry(name.to_owned(), key, value)),
+                    (field, _) => raw.fields.push(self.document.entry(field.to_owned(), key, value)),
                 }
             }
             raw.fields.sort_by_key(|field| field.origin.position());
@@ -223,9 +232,10 @@ impl File<'_> {
             if let Some(first) = raw.fields.first() {
                 raw.at = first.origin.clone();
             }
-            self.contents.bridges.push(raw);
+            blocks.push(raw);
         }
-        self.contents.bridges.sort_by_key(|raw| raw.at.position());
+        blocks.sort_by_key(|raw| raw.at.position());
+        blocks
     }
 
     fn problem(&mut self, problem: ConfigProblem) {

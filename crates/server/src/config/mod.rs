@@ -5,6 +5,7 @@
 //! judged in `plan.rs`.
 
 pub mod backoff;
+pub mod block;
 pub mod bridge;
 pub mod class;
 mod environment;
@@ -15,6 +16,7 @@ pub mod map;
 pub mod proofs;
 pub mod rule;
 mod search;
+pub mod sink;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ use keys::{KEYS, Options, SettingKey};
 use listener::ListenerSetting;
 use map::Maps;
 use rule::RuleSetting;
+use sink::SinkSettings;
 use tidegate_core::classes::Class;
 pub use tidegate_settings::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, Problems, setting, units};
 use tidegate_settings::{read_fields, suggest};
@@ -68,6 +71,8 @@ pub struct Loaded {
     pub maps: Maps,
     /// Bridges to other brokers.
     pub bridges: Vec<BridgeSettings>,
+    /// Sinks.
+    pub sinks: Vec<SinkSettings>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
 }
@@ -118,7 +123,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
     let mut loaded = Loaded::default();
     let mut problems = Vec::new();
-    let (mut entries, mut maps, mut bridges) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut entries, mut maps, mut bridges, mut sinks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let named = sources.environment.iter().find(|(name, _)| name == environment::CONFIG);
     let named = sources.file.clone().or_else(|| named.map(|(_, path)| PathBuf::from(path)));
     for path in search::files(named) {
@@ -140,6 +145,7 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
         entries.extend(contents.entries);
         maps.extend(contents.maps);
         bridges.extend(contents.bridges);
+        sinks.extend(contents.sinks);
         loaded.rules.extend(contents.rules.iter().filter_map(|fields| RuleSetting::read(fields, &mut problems)));
         loaded.classes.extend(contents.classes.iter().filter_map(|(head, fields)| {
             class::read(&head.path, &head.origin, fields, &mut problems).map(|class| (class, head.origin.clone()))
@@ -159,6 +165,7 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
     // Prefixes may come from anywhere, so the maps are last.
     loaded.maps = map::compile(&maps, &loaded.options.map.prefixes, &mut problems);
     loaded.bridges = bridge::compile(&bridges, &mut problems);
+    loaded.sinks = sink::compile(&sinks, &mut problems);
     loaded.options.make_absolute();
     (loaded, problems)
 }
@@ -174,7 +181,8 @@ impl Options {
     fn make_absolute(&mut self) {
         let Self { server, tls, security, jwt, .. } = self;
         let of_tls = [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut tls.crl];
-        let others = [&mut security.password_file, &mut security.acl_file, &mut jwt.secret_file, &mut jwt.ca];
+        let others =
+            [&mut security.password_file, &mut security.acl_file, &mut jwt.secret_file, &mut jwt.ca];
         let keys = match &mut jwt.keys {
             setting::Or::Is(proofs::KeyPlace::File(path)) => Some(path),
             _ => None,

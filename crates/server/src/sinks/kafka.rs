@@ -1,0 +1,123 @@
+//! Kafka: a message is a record, its topic is the key. All messages of a topic go to the same partition, in order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rskafka::BackoffConfig;
+use rskafka::chrono::DateTime;
+use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
+use rskafka::client::{Client, ClientBuilder};
+use rskafka::record::Record;
+use tidegate_sink::{SinkBatch, SinkMessage, SinkVerdict};
+
+use crate::config::sink::{SinkSettings, SinkTarget};
+
+/// See the module.
+pub(super) struct KafkaReceiver {
+    brokers: Vec<String>,
+    topic: String,
+    timeout: Duration,
+    partitions: Vec<PartitionClient>,
+}
+
+impl KafkaReceiver {
+    pub(super) fn new(settings: &SinkSettings) -> Result<Self> {
+        let SinkTarget::Kafka { brokers, topic } = &settings.target else { anyhow::bail!("this is no Kafka") };
+        Ok(Self { brokers: brokers.clone(), topic: topic.clone(), timeout: settings.timeout, partitions: Vec::new() })
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("kafka://{}/{}", self.brokers.join(","), self.topic)
+    }
+
+    pub(super) async fn deliver(&mut self, batch: &SinkBatch) -> SinkVerdict {
+        let why = match tokio::time::timeout(self.timeout, self.produce(batch)).await {
+            Ok(Ok(())) => return SinkVerdict::Taken { unmapped: 0 },
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => format!("no answer in {} s", self.timeout.as_secs_f64()),
+        };
+        // Leaders move: the next batch asks who they are.
+        self.partitions.clear();
+        SinkVerdict::Later { after: None, why }
+    }
+
+    async fn produce(&mut self, batch: &SinkBatch) -> Result<()> {
+        if self.partitions.is_empty() {
+            self.connect().await?;
+        }
+        let mut parts: BTreeMap<usize, Vec<Record>> = BTreeMap::new();
+        for message in &batch.messages {
+            let place = place_of(&message.topic, self.partitions.len());
+            parts.entry(place).or_default().push(record(message));
+        }
+        for (place, records) in parts {
+            let partition = self.partitions.get(place).context("no partition")?;
+            partition.produce(records, Compression::NoCompression).await?;
+        }
+        Ok(())
+    }
+
+    async fn connect(&mut self) -> Result<()> {
+        // Its own patience is without end: ours is said by the configuration.
+        let backoff = BackoffConfig { deadline: Some(self.timeout), ..BackoffConfig::default() };
+        let builder = ClientBuilder::new(self.brokers.clone()).client_id("tidegate").backoff_config(backoff);
+        let client: Client = builder.build().await?;
+        let topics = client.list_topics().await?;
+        let topic = topics.iter().find(|topic| topic.name == self.topic);
+        let topic = topic.with_context(|| format!("there is no topic {:?} at Kafka", self.topic))?;
+        for partition in &topic.partitions {
+            let made = client.partition_client(self.topic.clone(), *partition, UnknownTopicHandling::Error).await?;
+            self.partitions.push(made);
+        }
+        Ok(())
+    }
+}
+
+/// The same for a topic as long as the number of partitions is.
+fn place_of(topic: &str, partitions: usize) -> usize {
+    let hash = topic
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    usize::try_from(hash % (partitions.max(1) as u64)).unwrap_or(0)
+}
+
+fn record(message: &SinkMessage) -> Record {
+    let mut headers = BTreeMap::from([("mqtt-retain".to_owned(), vec![b'0' + u8::from(message.retain)])]);
+    headers.insert("mqtt-qos".to_owned(), vec![b'0' + message.qos.bits()]);
+    for (name, value) in &message.user_properties {
+        headers.insert(name.clone(), value.clone().into_bytes());
+    }
+    let at_ms = i64::try_from(message.at_ms).unwrap_or(0);
+    Record {
+        key: Some(message.topic.clone().into_bytes()),
+        value: Some(message.payload.clone()),
+        headers,
+        timestamp: DateTime::from_timestamp_millis(at_ms).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_has_one_partition_and_topics_are_spread() {
+        let places: Vec<usize> = (0..100).map(|number| place_of(&format!("sensors/{number}"), 4)).collect();
+        assert_eq!(places[7], place_of("sensors/7", 4));
+        for place in 0..4 {
+            assert!(places.iter().filter(|other| **other == place).count() > 10, "{places:?}");
+        }
+        assert_eq!(place_of("x", 1), 0);
+    }
+
+    #[test]
+    fn a_record_has_the_topic_as_its_key() {
+        let message =
+            SinkMessage { topic: "a/b".into(), payload: b"21".to_vec(), at_ms: 1500, ..SinkMessage::default() };
+        let record = record(&message);
+        assert_eq!((record.key.as_deref(), record.value.as_deref()), (Some(&b"a/b"[..]), Some(&b"21"[..])));
+        assert_eq!(record.timestamp.timestamp_millis(), 1500);
+        assert_eq!(record.headers["mqtt-qos"], b"0");
+    }
+}

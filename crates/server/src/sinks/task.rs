@@ -1,0 +1,261 @@
+//! One sink: a socket, a clock and chance around a [`SinkMachine`]. Decides nothing.
+
+use std::future::pending;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use tidegate_broker::Handle as Broker;
+use tidegate_broker::ask::{Answer, Question};
+use tidegate_control::Timestamp;
+use tidegate_sink::{SinkAction, SinkConfig, SinkMachine, SinkPhase, SinkVerdict};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+use tracing::{info, warn};
+
+use super::SinkBoard;
+use super::receiver::Receiver;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 64 << 10;
+/// How often the board is brought up to date, and the spool is asked for.
+const SHOW_EVERY: Duration = Duration::from_millis(500);
+/// How long this broker may take to say what a session is subscribed to.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// How long the answer to what is under way is waited for, when the process ends.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+
+type Delivery = Pin<Box<dyn Future<Output = (Receiver, SinkVerdict)> + Send>>;
+
+/// What happened.
+enum Happening {
+    Read(io::Result<usize>),
+    Written(io::Result<usize>),
+    Answered(Box<Receiver>, SinkVerdict),
+    Time,
+    Stop,
+}
+
+pub(super) struct SinkTask {
+    machine: SinkMachine,
+    name: String,
+    local_id: Arc<str>,
+    /// Here, unless it delivers.
+    receiver: Option<Receiver>,
+    delivery: Option<Delivery>,
+    local: Option<(OwnedReadHalf, OwnedWriteHalf)>,
+    out: Vec<u8>,
+    board: Arc<SinkBoard>,
+    broker: Broker,
+    rng: Xoshiro256PlusPlus,
+    began: Instant,
+    show_at: Instant,
+    shown: Option<SinkPhase>,
+    /// What was said of its trouble last.
+    told: Option<String>,
+}
+
+impl SinkTask {
+    pub(super) fn new(
+        name: &str,
+        config: SinkConfig,
+        receiver: Receiver,
+        board: Arc<SinkBoard>,
+        broker: Broker,
+    ) -> Self {
+        let seed = std::hash::RandomState::new().build_hasher().finish();
+        Self {
+            name: name.to_owned(),
+            local_id: config.local_id.as_str().into(),
+            machine: SinkMachine::new(config, Timestamp::ZERO),
+            receiver: Some(receiver),
+            delivery: None,
+            local: None,
+            out: Vec::new(),
+            board,
+            broker,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            began: Instant::now(),
+            show_at: Instant::now(),
+            shown: None,
+            told: None,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::ZERO + self.began.elapsed()
+    }
+
+    /// Until the process ends.
+    pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        let mut buffer = vec![0; READ_BYTES];
+        self.learn_filters().await;
+        loop {
+            self.machine.turn(self.now(), &mut self.rng);
+            while let Some(action) = self.machine.poll_action() {
+                self.act(action);
+            }
+            self.out.append(&mut self.machine.take_output());
+            self.show();
+            match self.wait(&mut buffer, &mut stopped).await {
+                Happening::Stop => return self.end().await,
+                happening => self.note(happening, &buffer),
+            }
+        }
+    }
+
+    /// What its session is subscribed to, from before a restart. Without an answer nothing is given up.
+    async fn learn_filters(&mut self) {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let question = Question::Client { client_id: Arc::clone(&self.local_id) };
+        let asked = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
+            let _ = sender.send(answer);
+        });
+        let answer = tokio::time::timeout(ANSWER_MAX, receiver).await;
+        if let (Ok(()), Ok(Ok(Answer::Client(Some(detail))))) = (asked, answer) {
+            self.machine.note_subscribed(detail.filters.iter().map(|(filter, _)| &**filter));
+        }
+    }
+
+    fn act(&mut self, action: SinkAction) {
+        match action {
+            SinkAction::Attach => {
+                let attached = self.broker.attach_own().and_then(|stream| {
+                    stream.set_nonblocking(true)?;
+                    UnixStream::from_std(stream)
+                });
+                let now = self.now();
+                match attached {
+                    Ok(stream) => {
+                        self.local = Some(stream.into_split());
+                        self.machine.handle_attached(now);
+                    }
+                    Err(error) => self.machine.handle_lost(&error.to_string(), now, &mut self.rng),
+                }
+            }
+            SinkAction::Close => {
+                self.local = None;
+                self.out.clear();
+            }
+            SinkAction::Deliver => {
+                if let (Some(mut receiver), Some(batch)) = (self.receiver.take(), self.machine.batch().cloned()) {
+                    self.delivery = Some(Box::pin(async move {
+                        let verdict = receiver.deliver(&batch).await;
+                        (receiver, verdict)
+                    }));
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, buffer: &mut [u8], stopped: &mut watch::Receiver<bool>) -> Happening {
+        let due = self.machine.poll_timeout(self.now()).map(|at| self.began + at.since(Timestamp::ZERO));
+        let due = due.map_or(self.show_at, |due| due.min(self.show_at));
+        let wants_read = self.machine.wants_read();
+        let (read, write) = match &mut self.local {
+            Some((read, write)) => (Some(read).filter(|_| wants_read), Some(write).filter(|_| !self.out.is_empty())),
+            None => (None, None),
+        };
+        tokio::select! {
+            read = read_some(read, buffer) => Happening::Read(read),
+            written = write_some(write, &self.out) => Happening::Written(written),
+            (receiver, verdict) = answered(&mut self.delivery) => Happening::Answered(Box::new(receiver), verdict),
+            () = sleep_until(due.into()) => Happening::Time,
+            _ = stopped.changed() => Happening::Stop,
+        }
+    }
+
+    fn note(&mut self, happening: Happening, buffer: &[u8]) {
+        let now = self.now();
+        match happening {
+            Happening::Read(Ok(0)) => self.machine.handle_lost("the connection was closed", now, &mut self.rng),
+            Happening::Read(Ok(count)) => {
+                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let wall_ms = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
+                self.machine.handle_bytes(&buffer[..count], now, wall_ms, &mut self.rng);
+            }
+            Happening::Written(Ok(count)) => drop(self.out.drain(..count.min(self.out.len()))),
+            Happening::Read(Err(error)) | Happening::Written(Err(error)) => {
+                self.machine.handle_lost(&error.to_string(), now, &mut self.rng);
+            }
+            Happening::Answered(receiver, verdict) => {
+                (self.receiver, self.delivery) = (Some(*receiver), None);
+                self.machine.handle_answer(verdict, now, &mut self.rng);
+            }
+            Happening::Time | Happening::Stop => {}
+        }
+    }
+
+    /// What is under way is waited for a moment, so that it does not come twice after a restart.
+    async fn end(mut self) {
+        let last = async {
+            if let Some(delivery) = self.delivery.take() {
+                let (_, verdict) = delivery.await;
+                self.machine.handle_answer(verdict, self.now(), &mut self.rng);
+                self.out.append(&mut self.machine.take_output());
+            }
+            if let Some((_, write)) = &mut self.local {
+                let _ = write.write_all(&self.out).await;
+            }
+        };
+        let _ = tokio::time::timeout(GOODBYE_MAX, last).await;
+    }
+
+    /// Tells everybody how it is, when that changes and now and then.
+    fn show(&mut self) {
+        let status = self.machine.status(self.now());
+        let is_new = self.shown != Some(status.phase);
+        if !is_new && Instant::now() < self.show_at {
+            return;
+        }
+        self.show_at = Instant::now() + SHOW_EVERY;
+        self.shown = Some(status.phase);
+        if is_new && status.phase == SinkPhase::Up {
+            self.told = None;
+            info!(event = "sink_up", sink = self.name, "the sink takes messages");
+        }
+        if let Some(trouble) = status.trouble.as_ref().filter(|trouble| self.told.as_ref() != Some(trouble)) {
+            let event = if status.phase == SinkPhase::Down { "sink_down" } else { "sink_trouble" };
+            warn!(event, sink = self.name, "{trouble}");
+            self.told = Some(trouble.clone());
+        }
+        self.board.seen().status = status;
+        let (board, question) = (Arc::clone(&self.board), Question::Client { client_id: Arc::clone(&self.local_id) });
+        // Nobody waits for the answer; a broker that has no time says nothing, and the board shows what was.
+        let _ = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
+            if let Answer::Client(Some(detail)) = answer {
+                let (messages, bytes) = detail.client.queued;
+                board.seen().spool = ((messages + detail.client.inflight) as u64, bytes as u64);
+            }
+        });
+    }
+}
+
+/// The answer to what is being delivered; never, if nothing is.
+async fn answered(delivery: &mut Option<Delivery>) -> (Receiver, SinkVerdict) {
+    match delivery {
+        Some(delivery) => delivery.await,
+        None => pending().await,
+    }
+}
+
+async fn read_some(read: Option<&mut OwnedReadHalf>, buffer: &mut [u8]) -> io::Result<usize> {
+    match read {
+        Some(read) => read.read(buffer).await,
+        None => pending().await,
+    }
+}
+
+async fn write_some(write: Option<&mut OwnedWriteHalf>, out: &[u8]) -> io::Result<usize> {
+    match write {
+        Some(write) => write.write(out).await,
+        None => pending().await,
+    }
+}
