@@ -4,6 +4,8 @@
 mod access;
 mod acl;
 mod authenticator;
+mod authority;
+mod authority_authenticator;
 mod fault;
 mod filter;
 mod graphs;
@@ -18,6 +20,10 @@ mod users;
 pub use access::Access;
 pub use acl::{Acl, AclEffect, AclRule, AclSubject, Actions, MONITOR};
 pub use authenticator::{AnonymousClients, AuthSettings, CertificateUsers, ClientIds, PasswordAuthenticator};
+pub use authority::{
+    AuthorityGrant, AuthorityMemory, AuthorityStep, AuthorityTimes, AuthorityVerdict, CredentialPrint,
+};
+pub use authority_authenticator::{Authority, AuthorityAuthenticator};
 pub use fault::{FileError, FileFault};
 pub use filter::covers;
 pub use graphs::{GraphAccess, GraphRule};

@@ -27,6 +27,9 @@ pub const GRAPH_RULES_MAX: usize = 1_000;
 /// Users whose rights to graphs are remembered: as many as may be connected to the space at once, about.
 pub const GRAPH_RIGHTS_KNOWN_MAX: usize = 4_096;
 
+/// Clients of which it is remembered what an authority elsewhere said of them.
+pub const AUTHORITY_KNOWN_MAX: usize = 10_000;
+
 /// Bytes of a password, looked at before anything is hashed.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 

@@ -17,6 +17,7 @@ pub mod config;
 pub mod descriptors;
 pub mod disk_free;
 pub mod fetch;
+pub mod http_authority;
 pub mod log;
 pub mod mapping;
 pub mod panics;

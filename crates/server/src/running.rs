@@ -28,6 +28,7 @@ use crate::certificate::Reminder;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
 use crate::config::listener::ListenerSetting;
 use crate::config::{Loaded, Problems, Sources};
+use crate::http_authority::HttpAuthority;
 use crate::log::LevelHandle;
 use crate::security::{Security, server_certificates};
 use crate::serve::{Ready, log_warnings, prepare_for};
@@ -69,6 +70,7 @@ struct CurrentState {
     directory: Option<UserDirectory>,
     graphs: Option<Arc<GraphAccess>>,
     tokens: Option<Arc<TokenKeys>>,
+    authority: Option<Arc<HttpAuthority>>,
     /// How often it was read again, and when last.
     generation: u64,
     at: SystemTime,
@@ -89,7 +91,7 @@ impl RunningProcess {
     ) -> Self {
         let (directory, graphs, at) = (directory(security), security.graphs.clone(), SystemTime::now());
         let (classes, generation) = (classes_of(&loaded), 0);
-        let tokens = security.tokens.clone();
+        let (tokens, authority) = (security.tokens.clone(), security.authority.clone());
         let now = Mutex::new(CurrentState {
             loaded: loaded.clone(),
             classes,
@@ -192,6 +194,10 @@ impl RunningProcess {
         if let Some((tokens, before)) = tokens.as_ref().zip(now.tokens.as_ref()) {
             tokens.inherit(before);
         }
+        let authority = security.authority.clone();
+        if let Some((authority, before)) = authority.as_ref().zip(now.authority.as_ref()) {
+            authority.inherit(before);
+        }
         // Read before anything changes: a file that cannot be used keeps everything as it is. Without files in the new
         // configuration the doors keep those that they have.
         let files = plan::certificates(&loaded.options);
@@ -210,7 +216,7 @@ impl RunningProcess {
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
         let (generation, at, classes) = (now.generation + 1, SystemTime::now(), classes_of(&loaded));
-        *now = CurrentState { loaded, classes, directory, graphs, tokens, generation, at };
+        *now = CurrentState { loaded, classes, directory, graphs, tokens, authority, generation, at };
         Ok(done)
     }
 
@@ -294,7 +300,10 @@ impl ProcessControl for RunningProcess {
     }
 
     fn entry_metrics(&self) -> Vec<ExtraMetric> {
-        self.now().tokens.as_ref().map(|tokens| tokens.metrics()).unwrap_or_default()
+        let now = self.now();
+        let of_tokens = now.tokens.as_ref().map(|tokens| tokens.metrics()).unwrap_or_default();
+        let of_authority = now.authority.as_ref().map(|authority| authority.metrics()).unwrap_or_default();
+        of_tokens.into_iter().chain(of_authority).collect()
     }
 
     fn certificates(&self) -> Vec<Certificate> {

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidegate_auth::{
-    Access, Acl, AnonymousClients, AuthSettings, CertificateUsers, ClientIds, FileError, FileFault, GraphAccess,
-    GraphRule, PasswordAuthenticator, TokenAuthenticator, TokenRules, TokenSource, Users,
+    Access, Acl, AnonymousClients, AuthSettings, Authority, AuthorityAuthenticator, CertificateUsers, ClientIds,
+    FileError, FileFault, GraphAccess, GraphRule, PasswordAuthenticator, TokenAuthenticator, TokenRules, TokenSource,
+    Users,
 };
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
@@ -22,6 +23,7 @@ use tidegate_core::access::{Open, Policy};
 use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject, RuleTarget};
 use crate::config::words::BindIds;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
+use crate::http_authority::HttpAuthority;
 use crate::plan::{admin, certificates, has_space, is_block, listener_key, password_file, space as space_doors};
 use crate::running::RoleTable;
 use crate::tokens::{self, TokenKeys};
@@ -50,6 +52,8 @@ pub struct Security {
     own: Vec<ListenerSecurity>,
     /// The keys of tokens; none if there are no tokens.
     pub tokens: Option<Arc<TokenKeys>>,
+    /// Who knows users elsewhere; none if nobody is asked.
+    pub authority: Option<Arc<HttpAuthority>>,
 }
 
 impl Security {
@@ -72,13 +76,16 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let options = &loaded.options.security;
     let file = password_file(&loaded.options);
     let users = file.as_deref().map(|path| Arc::new(read(path, Users::parse, &mut problems).unwrap_or_default()));
-    let tokens = TokenJudge::load(loaded, &mut problems);
-    // Whoever comes with a token is a user, too.
-    let users = users.or_else(|| tokens.as_ref().map(|_| Arc::default()));
+    let elsewhere = JudgesElsewhere {
+        tokens: TokenJudge::load(loaded, &mut problems),
+        authority: HttpAuthority::load(loaded, &mut problems),
+    };
+    // Whoever comes with a token, or is known elsewhere, is a user, too.
+    let users = users.or_else(|| elsewhere.is_any().then(Arc::default));
     let acl = access_list(loaded, None, &mut problems);
     let own = listeners::own(
         loaded,
-        &Usual { users: users.as_ref(), acl: acl.as_ref(), tokens: tokens.as_ref() },
+        &Usual { users: users.as_ref(), acl: acl.as_ref(), elsewhere: &elsewhere },
         &mut problems,
     );
     let graph_rules: Vec<GraphRule> =
@@ -90,9 +97,9 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let graphs = graph_access(graph_rules.clone(), users.as_deref())?;
     let roles = users.as_deref().map(RoleTable::new);
     let (mut authenticator, mut policy) =
-        judges(users.as_ref(), acl.as_ref(), allow_anonymous || !has_users, options, tokens.as_ref());
+        judges(users.as_ref(), acl.as_ref(), allow_anonymous || !has_users, options, &elsewhere);
     // Where any name will do, none is unknown.
-    let strangers = match users.as_deref().filter(|_| !options.any_certificate_user && tokens.is_none()) {
+    let strangers = match users.as_deref().filter(|_| !options.any_certificate_user && !elsewhere.is_any()) {
         Some(users) => strangers(&acl.unwrap_or_else(Acl::open), &graph_rules, users),
         None => Vec::new(),
     };
@@ -100,8 +107,9 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
         authenticator = Arc::new(ListenerAuthenticators::new(authenticator, &own));
         policy = Arc::new(ListenerPolicies::new(policy, &own));
     }
+    let JudgesElsewhere { tokens, authority } = elsewhere;
     let tokens = tokens.map(|tokens| tokens.keys);
-    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers, own, tokens })
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers, own, tokens, authority })
 }
 
 /// Who knows these users and rules. Without users and rules everybody may do everything.
@@ -110,10 +118,10 @@ fn judges(
     acl: Option<&Acl>,
     admits_anonymous: bool,
     options: &crate::config::keys::Security,
-    tokens: Option<&TokenJudge>,
+    elsewhere: &JudgesElsewhere,
 ) -> (Arc<dyn Authenticator>, Arc<dyn Policy>) {
     let by_name = options.bind_client_ids == BindIds::Names;
-    if users.is_none() && acl.is_none() && !by_name && admits_anonymous && tokens.is_none() {
+    if users.is_none() && acl.is_none() && !by_name && admits_anonymous && !elsewhere.is_any() {
         return (Arc::new(Anonymous), Arc::new(Open));
     }
     let takes_any = options.any_certificate_user || users.is_none();
@@ -127,15 +135,31 @@ fn judges(
         certificate_users: if takes_any { CertificateUsers::Any } else { CertificateUsers::MustExist },
         client_ids: if by_name { ClientIds::BoundToUser } else { ClientIds::Free },
     };
-    let passwords = PasswordAuthenticator::new(users, settings);
-    let authenticator: Arc<dyn Authenticator> = match tokens {
-        None => Arc::new(passwords),
+    let passwords = || PasswordAuthenticator::new(Arc::clone(&users), settings);
+    let mut authenticator: Arc<dyn Authenticator> = match &elsewhere.tokens {
+        None => Arc::new(passwords()),
         Some(TokenJudge { rules, keys }) => {
             let source = Arc::clone(keys) as Arc<dyn TokenSource>;
-            Arc::new(TokenAuthenticator::new(passwords, rules.clone(), source))
+            Arc::new(TokenAuthenticator::new(passwords(), rules.clone(), source))
         }
     };
+    if let Some(authority) = &elsewhere.authority {
+        let (has_tokens, authority) = (elsewhere.tokens.is_some(), Arc::clone(authority) as Arc<dyn Authority>);
+        authenticator = Arc::new(AuthorityAuthenticator::new(passwords(), authenticator, has_tokens, authority));
+    }
     (authenticator, Arc::new(policy))
+}
+
+/// Who knows users that are in no file.
+struct JudgesElsewhere {
+    tokens: Option<TokenJudge>,
+    authority: Option<Arc<HttpAuthority>>,
+}
+
+impl JudgesElsewhere {
+    fn is_any(&self) -> bool {
+        self.tokens.is_some() || self.authority.is_some()
+    }
 }
 
 /// How tokens are judged.

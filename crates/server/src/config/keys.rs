@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 use super::ConfigValue;
 use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
 use super::map::{PrefixList, UserName};
-use super::proofs::{KeyPlace, OptionalText, PinList, PlainText, TextList};
+use super::proofs::{AuthorityPlace, KeyPlace, OptionalText, PinList, PlainText, TextList};
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
     AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PoolRuleWord,
@@ -240,6 +240,18 @@ keys! {
         Reload any_certificate_user: bool = false;
         /// Pages that may use ws and wss, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in.
         Reload origins: Or<Auto, Origins> = Or::WORD;
+    }
+    http_auth: HttpAuthSection {
+        /// Who is asked about users that are in no file, by POST with JSON: "https://HOST/PATH" ("http://" on this machine only).
+        Reload url: Or<Off, AuthorityPlace> = Or::WORD;
+        /// CA of that server, PEM; unset: those of the system.
+        Reload ca: Option<PathBuf> = None;
+        /// Longest time for an answer.
+        Reload timeout: Span<100, 30_000> = Span(std::time::Duration::from_secs(2));
+        /// How long a yes holds before it is asked for again.
+        Reload cache: Span<0, 86_400_000> = Span(std::time::Duration::from_secs(60));
+        /// How long a yes holds while nobody answers; nobody else comes in then.
+        Reload hold: Span<0, 86_400_000> = Span(std::time::Duration::from_secs(600));
     }
     jwt: JwtSection {
         /// Keys that verify tokens which clients give as passwords: a JSON Web Key Set (RS256, ES256 and EdDSA), in a file or fetched.

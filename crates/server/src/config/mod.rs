@@ -179,10 +179,10 @@ pub fn absolute(path: &Path) -> PathBuf {
 impl Options {
     /// What is shown and said should mean the same file to everybody.
     fn make_absolute(&mut self) {
-        let Self { server, tls, security, jwt, .. } = self;
+        let Self { server, tls, security, jwt, http_auth, .. } = self;
         let of_tls = [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut tls.crl];
         let others =
-            [&mut security.password_file, &mut security.acl_file, &mut jwt.secret_file, &mut jwt.ca];
+            [&mut security.password_file, &mut security.acl_file, &mut jwt.secret_file, &mut jwt.ca, &mut http_auth.ca];
         let keys = match &mut jwt.keys {
             setting::Or::Is(proofs::KeyPlace::File(path)) => Some(path),
             _ => None,

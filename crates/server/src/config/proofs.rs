@@ -37,6 +37,25 @@ impl Setting for KeyPlace {
     }
 }
 
+/// A web server that knows users. Passwords are sent there: over TLS, or not beyond this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityPlace(pub WebAddress);
+
+impl Setting for AuthorityPlace {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
+        WebAddress::parse(value.text()?.trim()).filter(WebAddress::is_safe).map(Self)
+    }
+
+    fn expected() -> String {
+        "\"https://HOST/PATH\" (\"http://\" on this machine only: passwords could be read on the way to another one)"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
 /// A text that may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptionalText(pub Option<String>);

@@ -9,7 +9,7 @@ use tidegate_auth::{Acl, Users};
 use tidegate_broker::authenticate::{Authenticator, Credentials, LoginGrant, LoginRefusal};
 use tidegate_core::access::{Action, Identity, Policy};
 
-use super::{TokenJudge, access_list, judges, read};
+use super::{JudgesElsewhere, access_list, judges, read};
 use crate::config::listener::ListenerSetting;
 use crate::config::{ConfigProblem, Loaded};
 
@@ -29,7 +29,7 @@ pub(super) struct ListenerSecurity {
 pub(super) struct Usual<'a> {
     pub(super) users: Option<&'a Arc<Users>>,
     pub(super) acl: Option<&'a Acl>,
-    pub(super) tokens: Option<&'a TokenJudge>,
+    pub(super) elsewhere: &'a JudgesElsewhere,
 }
 
 /// What blocks have of their own.
@@ -58,7 +58,7 @@ fn of_block(
     let acl = own_acl.as_ref().or(usual.acl);
     let options = &loaded.options.security;
     let is_open = block.anonymous.unwrap_or(options.allow_anonymous || users.is_none());
-    let (authenticator, policy) = judges(users, acl, is_open, options, usual.tokens);
+    let (authenticator, policy) = judges(users, acl, is_open, options, usual.elsewhere);
     let is_open_on_purpose = block.anonymous == Some(true);
     Some(ListenerSecurity { name: block.name, authenticator, policy, is_open, is_open_on_purpose })
 }

@@ -1,0 +1,271 @@
+//! What an authority elsewhere has said about clients, and whether it is worth asking: a memory and a breaker. Pure: time is an
+//! argument, counted from any beginning.
+//!
+//! ```text
+//! asked before     a yes holds for `cache`, a no for 5 s at most
+//! it fails         three times in a row, and it is not asked for 1, 2, 4 … 30 s; then by one client, whose answer decides
+//! while it fails   a yes of the last `hold` holds, and nobody else comes in
+//! ```
+//! It opens nothing by being away: without an answer of its own, or one that is remembered, the answer is "come back".
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_broker::authenticate::LoginRefusal;
+
+use crate::limits::AUTHORITY_KNOWN_MAX;
+
+/// Failures in a row after which it is left alone.
+const FAILURES_MAX: u32 = 3;
+/// The first time that it is left alone; then twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A no that is asked for again at once is the same no; who was given a right since does not wait for long.
+const NO_HOLDS: Duration = Duration::from_secs(5);
+
+/// Somebody that the authority lets in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityGrant {
+    /// Who it is.
+    pub user: Arc<str>,
+    /// Its roles, for rules of access.
+    pub roles: Arc<[Arc<str>]>,
+    /// How long that is so; none: for as long as the client stays.
+    pub valid_for: Option<Duration>,
+}
+
+/// What the authority says.
+pub type AuthorityVerdict = Result<AuthorityGrant, LoginRefusal>;
+
+/// What to do about a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthorityStep {
+    /// It is known what the authority says.
+    Known(AuthorityVerdict),
+    /// Ask, and say [`AuthorityMemory::on_answer`] or [`AuthorityMemory::on_failure`].
+    Ask,
+}
+
+/// How long answers hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthorityTimes {
+    /// A yes, before it is asked for again.
+    pub cache: Duration,
+    /// A yes, while the authority cannot be asked.
+    pub hold: Duration,
+}
+
+/// What a client has shown, so that nobody can tell what it was.
+pub type CredentialPrint = [u8; 32];
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct AuthorityMemory {
+    times: AuthorityTimes,
+    known: BTreeMap<CredentialPrint, Remembered>,
+    failures: u32,
+    /// It is left alone until then.
+    open_until: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+struct Remembered {
+    verdict: AuthorityVerdict,
+    at: Duration,
+}
+
+impl Remembered {
+    /// The verdict, if it is not older than this.
+    fn within(&self, age_max: Duration, now: Duration) -> Option<AuthorityVerdict> {
+        let age = now.saturating_sub(self.at);
+        if age > age_max {
+            return None;
+        }
+        match &self.verdict {
+            Err(refusal) => (age <= NO_HOLDS).then_some(Err(*refusal)),
+            Ok(grant) => {
+                let left = grant.valid_for.map(|valid_for| valid_for.saturating_sub(age));
+                // What has ended meanwhile is no yes.
+                let has_ended = left.is_some_and(|left| left.is_zero());
+                (!has_ended).then(|| Ok(AuthorityGrant { valid_for: left, ..grant.clone() }))
+            }
+        }
+    }
+}
+
+impl AuthorityMemory {
+    /// Nobody is known.
+    pub fn new(times: AuthorityTimes) -> Self {
+        Self { times, known: BTreeMap::new(), failures: 0, open_until: None }
+    }
+
+    /// The times may change with a reload; who is known stays so.
+    pub fn set_times(&mut self, times: AuthorityTimes) {
+        self.times = times;
+    }
+
+    /// What to do about a client that has shown this.
+    pub fn consult(&mut self, print: &CredentialPrint, now: Duration) -> AuthorityStep {
+        if let Some(verdict) = self.remembered(print, self.times.cache, now) {
+            return AuthorityStep::Known(verdict);
+        }
+        match self.open_until {
+            Some(until) if now < until => AuthorityStep::Known(self.without(print, now)),
+            Some(_) => {
+                // One asks; the others wait for its answer as long as they would have waited for theirs.
+                self.open_until = Some(now + self.pause());
+                AuthorityStep::Ask
+            }
+            None => AuthorityStep::Ask,
+        }
+    }
+
+    /// The verdict while the authority cannot be asked. Never a yes that it has not said.
+    fn without(&self, print: &CredentialPrint, now: Duration) -> AuthorityVerdict {
+        let age_max = self.times.hold.max(self.times.cache);
+        self.remembered(print, age_max, now).unwrap_or(Err(LoginRefusal::Unavailable))
+    }
+
+    fn remembered(&self, print: &CredentialPrint, age_max: Duration, now: Duration) -> Option<AuthorityVerdict> {
+        self.known.get(print).and_then(|remembered| remembered.within(age_max, now))
+    }
+
+    /// It has answered.
+    pub fn on_answer(&mut self, print: CredentialPrint, verdict: AuthorityVerdict, now: Duration) {
+        (self.failures, self.open_until) = (0, None);
+        if self.known.len() >= AUTHORITY_KNOWN_MAX && !self.known.contains_key(&print) {
+            let age_max = self.times.hold.max(self.times.cache);
+            self.known.retain(|_, remembered| remembered.within(age_max, now).is_some());
+            if self.known.len() >= AUTHORITY_KNOWN_MAX {
+                // The prints are as good as random, and so is the first of them.
+                self.known.pop_first();
+            }
+        }
+        self.known.insert(print, Remembered { verdict, at: now });
+    }
+
+    /// It has not answered, or nothing that can be understood; the verdict for whoever asked.
+    pub fn on_failure(&mut self, print: &CredentialPrint, now: Duration) -> AuthorityVerdict {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures >= FAILURES_MAX {
+            self.open_until = Some(now + self.pause());
+        }
+        self.without(print, now)
+    }
+
+    fn pause(&self) -> Duration {
+        let doublings = self.failures.saturating_sub(FAILURES_MAX).min(8);
+        PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
+    }
+
+    /// Whether it is left alone.
+    pub fn is_open(&self) -> bool {
+        self.open_until.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TIMES: AuthorityTimes = AuthorityTimes { cache: Duration::from_secs(60), hold: Duration::from_secs(600) };
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn yes(valid_for: Option<u64>) -> AuthorityVerdict {
+        Ok(AuthorityGrant { user: "ann".into(), roles: Arc::default(), valid_for: valid_for.map(at) })
+    }
+
+    const NO: AuthorityVerdict = Err(LoginRefusal::BadUserNameOrPassword);
+    const AWAY: AuthorityVerdict = Err(LoginRefusal::Unavailable);
+
+    #[test]
+    fn a_yes_holds_for_its_time_and_a_no_for_a_moment() {
+        let mut memory = AuthorityMemory::new(TIMES);
+        let (ann, bob) = ([1; 32], [2; 32]);
+        assert_eq!(memory.consult(&ann, at(0)), AuthorityStep::Ask);
+        memory.on_answer(ann, yes(None), at(0));
+        memory.on_answer(bob, NO, at(0));
+        assert_eq!(memory.consult(&ann, at(60)), AuthorityStep::Known(yes(None)));
+        assert_eq!(memory.consult(&ann, at(61)), AuthorityStep::Ask);
+        assert_eq!(memory.consult(&bob, at(5)), AuthorityStep::Known(NO));
+        assert_eq!(memory.consult(&bob, at(6)), AuthorityStep::Ask);
+        memory.on_answer(ann, yes(Some(10)), at(100));
+        assert_eq!(memory.consult(&ann, at(104)), AuthorityStep::Known(yes(Some(6))));
+        assert_eq!(memory.consult(&ann, at(110)), AuthorityStep::Ask, "it has ended");
+    }
+
+    #[test]
+    fn who_was_let_in_of_late_comes_back_while_it_is_away_and_nobody_else_comes_in() {
+        let mut memory = AuthorityMemory::new(TIMES);
+        let (ann, eve) = ([1; 32], [2; 32]);
+        memory.on_answer(ann, yes(None), at(0));
+        for second in [100, 101, 102] {
+            assert_eq!(memory.consult(&eve, at(second)), AuthorityStep::Ask);
+            assert_eq!(memory.on_failure(&eve, at(second)), AWAY);
+        }
+        assert!(memory.is_open());
+        assert_eq!(memory.consult(&ann, at(102)), AuthorityStep::Known(yes(None)));
+        assert_eq!(memory.consult(&eve, at(102)), AuthorityStep::Known(AWAY), "and it is not asked");
+        assert_eq!(memory.consult(&eve, at(103)), AuthorityStep::Ask, "one tries");
+        assert_eq!(memory.consult(&eve, at(103)), AuthorityStep::Known(AWAY), "the others do not");
+        memory.on_failure(&eve, at(103));
+        assert_eq!(memory.consult(&eve, at(104)), AuthorityStep::Known(AWAY), "twice as long");
+        assert_eq!(memory.consult(&ann, at(601)), AuthorityStep::Ask);
+        assert_eq!(memory.on_failure(&ann, at(601)), AWAY, "too long ago");
+        assert_eq!(memory.consult(&eve, at(700)), AuthorityStep::Ask);
+        memory.on_answer(eve, NO, at(700));
+        assert!(!memory.is_open());
+    }
+
+    proptest! {
+        /// Whatever happens: nobody comes in whom the authority has not let in with the same credentials within `hold`, and what is
+        /// remembered is bounded.
+        #[test]
+        fn nobody_comes_in_without_a_yes(steps in prop::collection::vec((0..5_u8, 0..40_u64, 0..4_u8), 1..300)) {
+            let mut memory = AuthorityMemory::new(TIMES);
+            let (mut now, mut said) = (Duration::ZERO, [None; 5]);
+            for (who, wait, answer) in steps {
+                now += at(wait);
+                let print = [who; 32];
+                let (verdict, is_fresh) = match memory.consult(&print, now) {
+                    AuthorityStep::Known(verdict) => (verdict, false),
+                    AuthorityStep::Ask => match answer {
+                        0 => {
+                            said[usize::from(who)] = Some(now);
+                            memory.on_answer(print, yes(None), now);
+                            (yes(None), true)
+                        }
+                        1 => {
+                            said[usize::from(who)] = None;
+                            memory.on_answer(print, NO, now);
+                            (NO, true)
+                        }
+                        _ => (memory.on_failure(&print, now), false),
+                    },
+                };
+                if verdict.is_ok() && !is_fresh {
+                    let age = said[usize::from(who)].map(|then| now - then);
+                    prop_assert!(age.is_some_and(|age| age <= TIMES.hold), "{:?}", age);
+                }
+            }
+            prop_assert!(memory.known.len() <= 5);
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut memory = AuthorityMemory::new(TIMES);
+        for number in 0..AUTHORITY_KNOWN_MAX as u64 + 10 {
+            let mut print = [0; 32];
+            print[..8].copy_from_slice(&number.to_le_bytes());
+            memory.on_answer(print, yes(None), at(0));
+        }
+        assert_eq!(memory.known.len(), AUTHORITY_KNOWN_MAX);
+    }
+}
