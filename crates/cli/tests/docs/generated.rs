@@ -47,14 +47,15 @@ fn the_metrics_page_has_what_a_broker_says() {
     compare(name, &format!("{head}{BEGIN}\n\n{}", metrics_table(&metrics())));
 }
 
-/// What `/metrics` says of a broker that has a bit of everything: a certificate, maps, a bridge, a request to the smart space.
+/// What `/metrics` says of a broker that has a bit of everything: a certificate, maps, a bridge, a sink, a request to the smart space.
 fn metrics() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     tidegate(&["init", "--tls", "--folder", &path("made")]);
     let example = std::fs::read_to_string(root().join("examples/sosa.toml")).expect("an example");
     let bridge = "[[bridge]]\nname = \"hub\"\naddress = [\"127.0.0.1:9\"]\n[[bridge.topic]]\nfilter = \"#\"\ndirection = \"out\"\n";
-    std::fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}")).expect("a configuration");
+    let sink = "[[sink]]\nname = \"log\"\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n[[sink.topic]]\nfilter = \"#\"\n";
+    std::fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}{sink}")).expect("a configuration");
     let example = path("tidegate.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--admin"] {
