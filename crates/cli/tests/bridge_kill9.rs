@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use tidegate_test_support::Dice;
+use tidegate_test_support::skip::{Remedy, skip};
 use tidegate_test_support::{Broker, Launch, PATIENCE};
 use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, Property, QoS, Version};
 
@@ -109,33 +110,46 @@ fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-#[test]
-fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let rounds = std::env::var("TIDEGATE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
-    let mut clients = vec![
+fn rounds() -> u64 {
+    std::env::var("TIDEGATE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS)
+}
+
+/// Two that publish here, two that listen there.
+fn clients() -> Vec<Client> {
+    vec![
         Client::new("alice", Version::V5, Some("t/alice"), None),
         Client::new("bob", Version::V311, Some("t/bob"), None),
         Client::new("once", Version::V5, None, Some(("t/#", QoS::ExactlyOnce))),
         Client::new("more", Version::V311, None, Some(("t/+", QoS::AtLeastOnce))),
-    ];
-    let proxy = Proxy::new();
+    ]
+}
+
+/// Nobody publishes before everybody listens, and before the session of the bridge is there.
+fn begin(clients: &mut [Client], site: &Broker, ports: [u16; 2]) {
+    for client in &mut *clients {
+        client.messages_max = 0;
+    }
+    let mut state = site.subscriber(&["-t", "$SYS/broker/connection/hub/state"]);
+    await_that("the bridge stands", || state.line() == "1");
+    drop(state);
+    let begun = Instant::now();
+    while !clients.iter().all(|client| client.has_subscribed() && client.is_known) {
+        assert!(begun.elapsed() < PATIENCE, "somebody never listens");
+        live(clients, ports, 0, |_| std::thread::sleep(Duration::from_millis(300)));
+    }
+    for client in clients {
+        client.messages_max = u32::MAX;
+    }
+}
+
+#[test]
+fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (mut clients, proxy, rounds) = (clients(), Proxy::new(), rounds());
     let mut brokers = [here(folders[0].path(), proxy.port), there(folders[1].path())];
     let ports = |brokers: &[Broker; 2]| [brokers[0].port("mqtt"), brokers[1].port("mqtt")];
     proxy.lead_to(brokers[1].port("mqtt"), Duration::ZERO);
-    // Nobody publishes before everybody listens, and before the session of the bridge is there.
-    for client in &mut clients {
-        client.messages_max = 0;
-    }
-    let mut state = brokers[0].subscriber(&["-t", "$SYS/broker/connection/hub/state"]);
-    await_that("the bridge stands", || state.line() == "1");
-    drop(state);
-    live(&mut clients, ports(&brokers), 0, |_| std::thread::sleep(Duration::from_millis(300)));
-    assert!(clients.iter().all(|client| client.has_subscribed() && client.is_known));
-
-    for client in &mut clients {
-        client.messages_max = u32::MAX;
-    }
+    begin(&mut clients, &brokers[0], ports(&brokers));
     let mut dice = Dice::new(7);
     for round in 0..rounds {
         let (victim, wanted) = (usize::from(dice.below(2) == 1), 1 + dice.below(60) as usize);
@@ -148,10 +162,77 @@ fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
             proxy.cut();
         }
         brokers[victim] = if victim == 0 { here(folders[0].path(), proxy.port) } else { there(folders[1].path()) };
-        proxy.lead_to(brokers[1].port("mqtt"), Duration::ZERO);
+        worsen(&proxy, &mut dice, brokers[1].port("mqtt"));
     }
     finish(&mut clients, ports(&brokers));
     check(&clients, rounds);
+}
+
+/// The way is another one each time: plain, slow to answer, or narrow.
+fn worsen(proxy: &Proxy, dice: &mut Dice, port: u16) {
+    proxy.throttle((dice.below(3) == 0).then_some(50_000));
+    proxy.lead_to(port, Duration::from_millis(if dice.below(3) == 0 { 1 + dice.below(5) } else { 0 }));
+}
+
+/// Debian's mosquitto, ended with the test. It keeps sessions over a connection, and not over a `kill -9`: it is not killed.
+struct Mosquitto {
+    child: std::process::Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Mosquitto {
+    fn start() -> Option<Self> {
+        let program =
+            ["/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto"].into_iter().find(|it| Path::new(it).is_file())?;
+        let folder = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let file = folder.path().join("mosquitto.conf");
+        std::fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"))
+            .unwrap();
+        let mut command = std::process::Command::new(program);
+        command.arg("-c").arg(&file).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let child = command.spawn().unwrap();
+        await_that("mosquitto listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Some(Self { child, port, _folder: folder })
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        let _ = (self.child.kill(), self.child.wait());
+    }
+}
+
+#[test]
+fn what_was_acknowledged_here_arrives_at_mosquitto_when_this_broker_is_killed_or_the_way_is_cut() {
+    let Some(hub) = Mosquitto::start() else {
+        return skip("mosquitto", "no such program", Remedy::Owner("apt-get install mosquitto"));
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (mut clients, proxy) = (clients(), Proxy::new());
+    proxy.lead_to(hub.port, Duration::ZERO);
+    let mut site = here(folder.path(), proxy.port);
+    begin(&mut clients, &site, [site.port("mqtt"), hub.port]);
+    let mut dice = Dice::new(11);
+    for round in 0..rounds() {
+        let (is_killed, wanted) = (dice.below(2) == 1, 1 + dice.below(60) as usize);
+        live(&mut clients, [site.port("mqtt"), hub.port], round, |news| {
+            await_that("messages arrive", || news.load(Ordering::Relaxed) >= wanted);
+            if is_killed {
+                site.child.kill().unwrap();
+                site.child.wait().unwrap();
+            } else {
+                proxy.cut();
+            }
+        });
+        worsen(&proxy, &mut dice, hub.port);
+        if is_killed {
+            site = here(folder.path(), proxy.port);
+        }
+    }
+    finish(&mut clients, [site.port("mqtt"), hub.port]);
+    check(&clients, rounds());
 }
 
 /// Whatever is left arrives, with brokers that nobody kills.
