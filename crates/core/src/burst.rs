@@ -86,7 +86,7 @@ impl ShardState {
                 WalkStep::End => return Left::Done,
             };
             let qos = message.view().qos.min(wish.qos);
-            if qos > QoS::AtMostOnce && !session.has_window() {
+            if qos > QoS::AtMostOnce && !session.under_way.has_window() {
                 return Left::Waiting;
             }
             walk.advance();

@@ -27,8 +27,8 @@ impl ShardState {
             self.detach(conn, why, WillFate::Publish, now);
         }
         if let Some(mut connection) = self.connections.remove(conn.index) {
-            self.memory.release_outbox(connection.outbox.len() + connection.owed.map_or(0, |owed| owed.len()));
-            self.stats.clients_slow -= u64::from(connection.stalled_since.is_some());
+            self.memory.release_outbox(connection.outbox.len() + connection.owed.as_ref().map_or(0, |owed| owed.len()));
+            self.stats.clients_slow -= u64::from(connection.stalled_since().is_some());
             connection.outbox.clear(&mut self.spares);
         }
         self.journal.end_whole();

@@ -240,9 +240,9 @@ impl ShardState {
             session.timer_at = None;
             self.journal.clear_will(session);
             session.will = will.map(Box::new);
-            session.window = hello.window.min(window_max).max(1);
+            session.under_way.set_window(hello.window.min(window_max).max(1));
             session.spool = self.settings.spool_of(&session.client_id);
-            session.inbound_before = session.inbound.len();
+            session.inbound.begin_connection();
         }
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, DueTimer::KeepAlive { conn, generation });
@@ -322,11 +322,9 @@ impl ShardState {
         if written > 0 {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;
-            connection.traffic.bytes_sent += written as u64;
             self.memory.charge_outbox(written);
-            connection.answer_bytes += written;
-            if !connection.is_listed {
-                connection.is_listed = true;
+            connection.note_answer(written);
+            if connection.list() {
                 self.to_write.push_back(conn);
             }
         }

@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     /// The driver has something to read of it, and reads others first.
     pub(crate) is_unread: bool,
     /// When it was last told of a pace.
-    pub(crate) hinted_at: Timestamp,
+    hinted_at: Timestamp,
     /// How it stands as long as it does not publish.
     pub(crate) silent: Silent,
     /// Counted here because a connection is touched for every packet anyway.
@@ -41,27 +41,27 @@ pub(crate) struct Connection {
     /// Not read now: its publisher is too fast, and its version has no other word for it.
     pub(crate) pause: Option<Pause>,
     /// Since when QoS 0 of it is left unread now and then, and nothing but messages was read.
-    pub(crate) unread_since: Option<Timestamp>,
+    unread_since: Option<Timestamp>,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
     pub(crate) is_resumed: bool,
     /// Since when a packet is being received, and how long it may take.
-    pub(crate) partial: Option<(Timestamp, Duration)>,
+    partial: Option<(Timestamp, Duration)>,
     /// Since when it takes nothing of what waits for it.
-    pub(crate) stalled_since: Option<Timestamp>,
+    stalled_since: Option<Timestamp>,
     /// How fast it takes it.
-    pub(crate) drain: Drain,
+    drain: Drain,
     /// Bytes in the outbox, at most, that answer what the client sent.
-    pub(crate) answer_bytes: usize,
+    answer_bytes: usize,
     /// A timer for one of the two is set.
-    pub(crate) is_watched: bool,
+    is_watched: bool,
     /// Answers that wait until what they promise is kept.
     pub(crate) owed: Option<Box<Owed>>,
     /// Its welcome may not be written before this, nor anything else.
     pub(crate) welcome_after: Option<Until>,
     /// It was told that there is no room for retained messages.
-    pub(crate) is_told_of_room: bool,
+    is_told_of_room: bool,
     /// Named by `poll_write` already.
-    pub(crate) is_listed: bool,
+    is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
     pub(crate) is_closing: bool,
 }
@@ -131,6 +131,99 @@ impl Connection {
         let since = self.unread_since.filter(|since| now.since(*since) < 2 * time).unwrap_or(now);
         self.unread_since = Some(since);
         Some(since + time).filter(|until| *until > now)
+    }
+
+    /// From now on the driver has to be told of it; false if it was told already.
+    #[inline]
+    pub(crate) fn list(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_listed, true)
+    }
+
+    /// The driver was told of it.
+    pub(crate) fn unlist(&mut self) {
+        self.is_listed = false;
+    }
+
+    /// Since when it takes nothing of what waits for it.
+    #[inline]
+    pub(crate) fn stalled_since(&self) -> Option<Timestamp> {
+        self.stalled_since
+    }
+
+    /// Bytes that may wait for it where nothing can be overtaken. Never less than [`Connection::reach`].
+    pub(crate) fn room(&self, now: Timestamp) -> usize {
+        if self.stalled_since.is_some() { self.drain.room(now) } else { self.drain.room_for_burst(now) }
+    }
+
+    /// The same, less exactly, without asking what time it is.
+    #[inline]
+    pub(crate) fn reach(&self) -> usize {
+        self.drain.reach()
+    }
+
+    pub(crate) fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    /// An answer to the client is in its outbox.
+    pub(crate) fn note_answer(&mut self, bytes: usize) {
+        self.answer_bytes += bytes;
+        self.traffic.bytes_sent += bytes as u64;
+    }
+
+    /// Bytes in the outbox, at most, that answer what the client sent.
+    #[inline]
+    pub(crate) fn answer_bytes(&self) -> usize {
+        self.answer_bytes
+    }
+
+    /// Something else than a message was read: what is behind messages that have no room is in sight.
+    pub(crate) fn note_other_packet(&mut self, now: Timestamp) {
+        self.unread_since = None;
+        self.silent.spend(now);
+    }
+
+    /// A packet has begun to arrive, and has so much time. Since when it has: the length may come after the first byte, and
+    /// the time counts from there.
+    pub(crate) fn expect_rest(&mut self, time: Duration, now: Timestamp) -> Timestamp {
+        let since = self.partial.map_or(now, |(since, _)| since);
+        self.partial = Some((since, time));
+        since
+    }
+
+    /// Since when a packet is being received, and how long it may take.
+    pub(crate) fn partial(&self) -> Option<(Timestamp, Duration)> {
+        self.partial
+    }
+
+    /// What was being received is here.
+    #[inline]
+    pub(crate) fn end_partial(&mut self) {
+        self.partial = None;
+    }
+
+    /// A timer is to be set for what may take too long; false if one is.
+    pub(crate) fn begin_watch(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_watched, true)
+    }
+
+    /// The timer has come.
+    pub(crate) fn end_watch(&mut self) {
+        self.is_watched = false;
+    }
+
+    /// Whether it is time to tell it of a pace again; then it is told.
+    pub(crate) fn take_hint(&mut self, every: Duration, now: Timestamp) -> bool {
+        let is_due = now.since(self.hinted_at) >= every;
+        if is_due {
+            self.hinted_at = now;
+        }
+        is_due
+    }
+
+    /// It is told that there is no room for retained messages; false if it was.
+    pub(crate) fn take_word_on_room(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_told_of_room, true)
     }
 
     /// So many bytes of the outbox were taken, of those that were shown.

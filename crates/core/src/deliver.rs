@@ -20,7 +20,7 @@ use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::Shareable;
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, NextMessage, Paging, Queue};
-use crate::session::{Inflight, InflightStage, Queued, Session};
+use crate::session::{DueMessage, InflightStage, Queued, Session};
 use crate::settings::Settings;
 use crate::shard::ConnId;
 use crate::state::ShardState;
@@ -97,7 +97,7 @@ impl ShardState {
             }
         } else if is_open
             && !is_clogged
-            && session.has_window()
+            && session.under_way.has_window()
             && self.memory.has_room(Kind::Queued, publication.payload.len())
         {
             let (ids, message) = (target.ids.clone(), message.share(self.memory.tally()));
@@ -210,20 +210,17 @@ impl ShardState {
     /// the identifier is kept, or a crash would make it two messages; and nothing of QoS 1 overtakes those.
     fn put_under_way(&mut self, index: u32, mut queued: Queued) -> (PacketId, bool) {
         let Some(session) = self.sessions.get_mut(index) else { return (PacketId::MIN, false) };
-        let packet_id = session.take_packet_id();
+        let packet_id = session.under_way.take_packet_id();
         if queued.place == 0 {
             self.journal.queue(session, &mut queued);
         }
         self.journal.send(session.kept, queued.place, packet_id);
         let is_kept = queued.place != 0;
-        let waits = is_kept && (queued.qos == QoS::ExactlyOnce || session.unsynced > 0);
-        let mut under_way = Inflight::sent(packet_id, queued);
-        if waits {
-            under_way.after = self.journal.wait_for_turn(index, self.sessions.generation(index).unwrap_or(0));
-        }
+        let waits = is_kept && (queued.qos == QoS::ExactlyOnce || session.under_way.has_unsynced());
+        let after =
+            if waits { self.journal.wait_for_turn(index, self.sessions.generation(index).unwrap_or(0)) } else { 0 };
         if let Some(session) = self.sessions.get_mut(index) {
-            session.unsynced += usize::from(waits);
-            session.inflight.push_back(under_way);
+            session.under_way.push(packet_id, InflightStage::Sent(queued), after);
         }
         self.stats.inflight_messages += 1;
         (packet_id, !waits)
@@ -232,23 +229,19 @@ impl ShardState {
     /// Identifiers of a session are kept: its messages are sent, in order.
     pub(crate) fn send_synced(&mut self, index: u32, now: Timestamp) {
         loop {
-            let Some(session) = self.sessions.get_mut(index).filter(|session| session.unsynced > 0) else { return };
-            let journal = &self.journal;
-            let is_due = |inflight: &Inflight| inflight.after != 0 && journal.is_met(Until::Synced(inflight.after));
-            let Some(position) = session.inflight.iter().position(is_due) else { return };
-            let under_way = &mut session.inflight[position];
-            under_way.after = 0;
-            session.unsynced -= 1;
-            let InflightStage::Sent(queued) = &under_way.stage else { continue };
-            let (delivery, queued) = (delivery_of(queued.qos, under_way.packet_id, false), queued.clone());
-            let conn = session.conn;
+            let Some(session) = self.sessions.get_mut(index) else { return };
+            let is_synced = |turn| self.journal.is_met(Until::Synced(turn));
+            let Some(DueMessage { position, packet_id, queued }) = session.under_way.take_synced(is_synced) else {
+                return;
+            };
+            let (delivery, conn) = (delivery_of(queued.qos, packet_id, false), session.conn);
             let (publication, retain, ids) = (&queued.message.view(), queued.retain, &queued.ids);
             let copy = OutgoingPublication { publication, delivery, retain, ids, now };
             if self.send_now(conn, &copy, &mut Frames::for_receivers(1)) == SendOutcome::Done
                 && let Some(session) = self.sessions.get_mut(index)
             {
                 self.journal.dequeue(session.kept, &queued);
-                session.finish(position);
+                session.under_way.finish(position);
                 self.stats.inflight_messages -= 1;
             }
         }
@@ -292,8 +285,7 @@ impl ShardState {
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
         self.memory.charge_outbox(written);
-        if !connection.is_listed {
-            connection.is_listed = true;
+        if connection.list() {
             self.to_write.push_back(ConnId { index, generation });
         }
         SendOutcome::UnderWay
@@ -315,7 +307,7 @@ impl ShardState {
     fn pump_one(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let Some(conn) = session.conn else { return false };
-        let has_window = session.has_window();
+        let has_window = session.under_way.has_window();
         let Some(queue) = session.queue.as_mut() else { return false };
         // Little at a time, so that what comes next can still be chosen.
         let has_room = |connection: &Connection| {
@@ -385,11 +377,9 @@ impl ShardState {
     /// Takes back what was just put under way.
     fn forget_last(&mut self, session: u32, packet_id: PacketId) {
         if let Some(session) = self.sessions.get_mut(session)
-            && session.inflight.back().is_some_and(|last| last.packet_id == packet_id)
+            && let Some(stage) = session.under_way.take_back(packet_id)
         {
-            if let Some(last) = session.inflight.pop_back() {
-                self.journal.finish(session.kept, &last.stage);
-            }
+            self.journal.finish(session.kept, &stage);
             self.stats.inflight_messages -= 1;
         }
     }
@@ -403,12 +393,10 @@ impl ShardState {
 
     /// Messages that a session takes with it when it ends.
     pub(crate) fn count_lost(&mut self, session: &mut Session) {
-        for inflight in &session.inflight {
-            if let InflightStage::Sent(queued) = &inflight.stage {
-                queued.let_go();
-                self.stats.inflight_messages -= 1;
-                session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
-            }
+        for (queued, _) in session.under_way.unconfirmed() {
+            queued.let_go();
+            self.stats.inflight_messages -= 1;
+            session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
         }
         while let Some(item) = session.dequeue_any(&mut self.stats) {
             if let Item::Message(queued) = &item {
@@ -441,7 +429,7 @@ pub(crate) fn bounds_of(settings: &Settings, spool: Option<usize>, class: ClassI
 fn is_beyond_room(connection: &Connection, settings: &Settings, now: Timestamp) -> bool {
     let waiting = connection.outbox.len();
     // Most receivers are told by this alone, for every message: the room is never less than the reach.
-    waiting > connection.drain.reach().min(settings.outbox_bytes_max) && waiting > room(connection, settings, now)
+    waiting > connection.reach().min(settings.outbox_bytes_max) && waiting > room(connection, settings, now)
 }
 
 /// Bytes that may wait in an outbox before messages wait elsewhere, or go: what is in it cannot be overtaken. Without
@@ -449,8 +437,7 @@ fn is_beyond_room(connection: &Connection, settings: &Settings, now: Timestamp) 
 fn room(connection: &Connection, settings: &Settings, now: Timestamp) -> usize {
     match settings.priority.mode {
         PriorityMode::Off => settings.outbox_bytes_max,
-        _ if connection.stalled_since.is_some() => connection.drain.room(now).min(settings.outbox_bytes_max),
-        _ => connection.drain.room_for_burst(now).min(settings.outbox_bytes_max),
+        _ => connection.room(now).min(settings.outbox_bytes_max),
     }
 }
 

@@ -57,10 +57,10 @@ impl ShardState {
     fn note_stored(&mut self, conn: ConnId, id: PacketId, now: Timestamp) {
         let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
         let Some(session) = self.sessions.get_mut(session) else { return };
-        let position = session.inflight_position(id);
+        let position = session.under_way.position(id);
         let is_known = position.is_some();
         if let Some(position) = position
-            && let Some(InflightStage::Sent(queued)) = session.release(position)
+            && let Some(InflightStage::Sent(queued)) = session.under_way.release(position)
         {
             self.journal.release(session.kept, &queued);
             session.ledger.delivered += 1;
@@ -75,9 +75,9 @@ impl ShardState {
 
     fn check_confirmation(&mut self, conn: ConnId, id: PacketId, confirmation: Confirmation) -> Result<(), Misstep> {
         let Some(session) = self.session_of(conn) else { return Ok(()) };
-        let under_way = session.inflight_position(id).and_then(|position| session.inflight.get(position));
-        let Some(under_way) = under_way else { return Ok(()) };
-        match (confirmation, &under_way.stage) {
+        let stage = session.under_way.position(id).and_then(|position| session.under_way.stage(position));
+        let Some(stage) = stage else { return Ok(()) };
+        match (confirmation, stage) {
             (
                 Confirmation::Received,
                 InflightStage::Sent(Queued { qos: QoS::ExactlyOnce, .. }) | InflightStage::Released { .. },
@@ -106,7 +106,7 @@ impl ShardState {
         let is_recovery = self.connection(conn).is_some_and(|connection| connection.is_resumed);
         let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
         let Some(session) = self.sessions.get_mut(session) else { return };
-        let was_there = session.release_inbound(id);
+        let was_there = session.inbound.remove(id);
         if was_there {
             self.journal.release_inbound(session.kept, id);
         }
@@ -125,11 +125,11 @@ impl ShardState {
     ) {
         let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
         let Some(session) = self.sessions.get_mut(session) else { return };
-        let Some(position) = session.inflight_position(id) else { return };
-        if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
+        let Some(position) = session.under_way.position(id) else { return };
+        if !session.under_way.stage(position).is_some_and(expected) {
             return;
         }
-        let finished = session.finish(position);
+        let finished = session.under_way.finish(position);
         if let Some(stage) = &finished {
             self.journal.finish(session.kept, stage);
         }

@@ -139,7 +139,7 @@ impl ShardState {
         }
         connection.seen_at = now;
         if is_next {
-            connection.partial = None;
+            connection.end_partial();
         }
         Then::Continue
     }
@@ -161,7 +161,7 @@ impl ShardState {
     #[inline]
     pub(crate) fn end_portion(&mut self, conn: ConnId) {
         if let Some(connection) = self.connection_mut(conn) {
-            connection.partial = None;
+            connection.end_partial();
         }
     }
 
@@ -174,8 +174,7 @@ impl ShardState {
             connection.traffic.bytes_received += size as u64;
             connection.traffic.received += u64::from(is_publication);
             if !is_publication {
-                connection.unread_since = None;
-                connection.silent.spend(now);
+                connection.note_other_packet(now);
             }
         }
     }
@@ -183,7 +182,7 @@ impl ShardState {
     /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
     pub(crate) fn progress(&self, conn: ConnId, consumed: usize, at_least: usize, used: u64) -> Progress {
         let is_full = |connection: &Connection| {
-            connection.answer_bytes > self.settings.outbox_bytes_max || connection.is_owed_much()
+            connection.answer_bytes() > self.settings.outbox_bytes_max || connection.is_owed_much()
         };
         let is_clogged = self.links.is_clogged() || self.connection(conn).is_some_and(is_full);
         let then = if is_clogged { Then::Pause } else { Then::Continue };

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 
 use crate::classes::ClassId;
 use crate::event::{Imbalance, LedgerSide, Stats};
-use crate::session::{InflightStage, Session};
+use crate::session::Session;
 use crate::state::ShardState;
 
 /// What became of one client's messages.
@@ -191,8 +191,8 @@ impl Ledger {
 
 impl Session {
     /// Messages sent and not yet acknowledged.
-    pub(crate) fn under_way(&self) -> usize {
-        self.inflight.iter().filter(|inflight| matches!(inflight.stage, InflightStage::Sent(_))).count()
+    pub(crate) fn unconfirmed_len(&self) -> usize {
+        self.under_way.unconfirmed().count()
     }
 
     pub(crate) fn held_len(&self) -> usize {
@@ -226,13 +226,13 @@ impl ShardState {
         let mut sum = self.departed.clone();
         for (_, session) in self.sessions.iter() {
             let ledger = self.ledger_of(session);
-            ledger.check(session.held_len(), session.queue_len() + session.under_way())?;
+            ledger.check(session.held_len(), session.queue_len() + session.unconfirmed_len())?;
             sum.add(&ledger);
         }
         let stats = &self.stats();
         let held = self.sessions.iter().filter(|(_, session)| session.held.is_some()).count() as u64;
         let away = self.sessions.iter().map(|(_, session)| session.away_bytes() as u64).sum();
-        let slow = self.connections.iter().filter(|(_, it)| it.stalled_since.is_some()).count() as u64;
+        let slow = self.connections.iter().filter(|(_, it)| it.stalled_since().is_some()).count() as u64;
         let pairs = [
             (LedgerSide::In, stats.clients_held, held),
             (LedgerSide::Out, stats.clients_slow, slow),

@@ -6,6 +6,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::ReasonCode;
 
+use crate::connection::Connection;
 use crate::event::Why;
 use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE};
 use crate::shard::ConnId;
@@ -17,16 +18,14 @@ impl ShardState {
     pub(crate) fn expect_rest(&mut self, conn: ConnId, at_least: usize, now: Timestamp) {
         let time = PACKET_PATIENCE + Duration::from_secs((at_least / PACKET_BYTES_PER_SECOND_MIN) as u64);
         let Some(connection) = self.connection_mut(conn) else { return };
-        // The length may come after the first byte: the time counts from there.
-        let since = connection.partial.map_or(now, |(since, _)| since);
-        connection.partial = Some((since, time));
+        let since = connection.expect_rest(time, now);
         self.watch(conn, since + time, now);
     }
 
     pub(crate) fn handle_partial(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
         let fair = PACKET_PATIENCE + Duration::from_secs((bytes / PACKET_BYTES_PER_SECOND_MIN) as u64);
-        if connection.partial.is_some_and(|(since, _)| now <= since + fair) {
+        if connection.partial().is_some_and(|(since, _)| now <= since + fair) {
             connection.seen_at = now;
         }
     }
@@ -41,21 +40,22 @@ impl ShardState {
     #[cold]
     pub(crate) fn note_whole(&mut self, conn: ConnId) {
         if let Some(connection) = self.connection_mut(conn) {
-            connection.partial = None;
+            connection.end_partial();
         }
     }
 
     /// Looks at a connection later, once: there is one timer for each, however often this is asked for.
     pub(crate) fn watch(&mut self, conn: ConnId, at: Timestamp, now: Timestamp) {
-        let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_watched) else { return };
-        connection.is_watched = true;
-        self.timers.set(now, at, DueTimer::Progress { conn: conn.index, generation: conn.generation });
+        if self.connection_mut(conn).is_some_and(Connection::begin_watch) {
+            self.timers.set(now, at, DueTimer::Progress { conn: conn.index, generation: conn.generation });
+        }
     }
 
     pub(crate) fn check_progress(&mut self, conn: ConnId, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else { return };
-        connection.is_watched = false;
-        let (partial, stalled_since, bytes) = (connection.partial, connection.stalled_since, connection.outbox.len());
+        connection.end_watch();
+        let (partial, stalled_since) = (connection.partial(), connection.stalled_since());
+        let bytes = connection.outbox.len();
         let is_unread = connection.is_unread;
         // Whoever is not read cannot be blamed for what does not come.
         let packet = match partial {

@@ -136,10 +136,10 @@ impl ShardState {
     /// Whether this is a message that we have already, sent again. QoS 2 is told by its identifier, QoS 1 by that of a
     /// held message and the flag: without the flag the client has given the identifier to another message.
     fn is_repeated(&mut self, GateArrival { conn, session, delivery, .. }: GateArrival) -> bool {
-        let inbound = self.sessions.get(session).map_or(&[][..], |session| &session.inbound);
+        let is_inbound = |id| self.sessions.get(session).is_some_and(|session| session.inbound.contains(id));
         let is_repeated = match delivery {
             Delivery::AtLeastOnce { dup: true, .. } => self.is_held(session, delivery),
-            Delivery::ExactlyOnce { packet_id, .. } if inbound.binary_search(&packet_id).is_ok() => {
+            Delivery::ExactlyOnce { packet_id, .. } if is_inbound(packet_id) => {
                 if !self.is_held(session, delivery) {
                     // It has been routed already, and may not be kept yet.
                     let until = self.journal.until_kept();
@@ -214,7 +214,7 @@ impl ShardState {
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.sessions.get_mut(index)
         {
-            session.note_inbound(packet_id);
+            session.inbound.insert(packet_id);
             self.journal.note_inbound(session.kept, packet_id);
         }
         if let Some(conn) = conn {
@@ -253,7 +253,7 @@ impl ShardState {
         if let (Delivery::ExactlyOnce { packet_id, .. }, Some(session)) = (delivery, self.sessions.get_mut(index)) {
             // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent once more, it is a new message and not a
             // duplicate that may be acknowledged.
-            session.release_inbound(packet_id);
+            session.inbound.remove(packet_id);
         }
         let Some(conn) = conn else { return Ok(()) };
         match delivery {

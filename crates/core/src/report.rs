@@ -178,7 +178,7 @@ impl ShardState {
                 since: connection.since,
                 seen_at: connection.seen_at,
                 outbox_bytes: connection.outbox.len(),
-                stalled_since: connection.stalled_since,
+                stalled_since: connection.stalled_since(),
             }),
             state,
             rate: publisher.as_ref().map(|publisher| publisher.rate),
@@ -188,7 +188,7 @@ impl ShardState {
             takeovers: self.name_conflicts.takeovers(&session.client_id, now),
             class: session.class.and_then(|class| self.settings.priority.classes.get(class)).map(|it| it.name.clone()),
             queued: (session.queue_len(), session.queue_bytes()),
-            inflight: session.under_way(),
+            inflight: session.unconfirmed_len(),
             subscriptions: session.subscriptions.len(),
             ledger: self.ledger_of(session),
         }

@@ -6,7 +6,7 @@ use crate::deliver::{SendOutcome, delivery_of};
 use crate::face::{ClientAnswer, Frames, OutgoingPublication};
 use crate::ledger::Loss;
 use crate::persist::Until;
-use crate::session::InflightStage;
+use crate::session::DueMessage;
 use crate::state::ShardState;
 
 impl ShardState {
@@ -15,18 +15,7 @@ impl ShardState {
     pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         let Some(conn) = session.conn else { return };
-        let mut steps = alloc::vec::Vec::with_capacity(session.inflight.len());
-        session.unsent = 0;
-        let kept = session.kept;
-        for under_way in &mut session.inflight {
-            // What has never been sent because its identifier is not kept goes on waiting for that.
-            if under_way.after != 0 {
-                continue;
-            }
-            under_way.is_unsent = matches!(under_way.stage, InflightStage::Sent(_));
-            session.unsent += usize::from(under_way.is_unsent);
-            steps.push((under_way.packet_id, under_way.is_unsent));
-        }
+        let (kept, steps) = (session.kept, session.under_way.begin_again());
         let conn = self.conn_id(conn);
         for (packet_id, is_unsent) in steps {
             if is_unsent {
@@ -46,24 +35,19 @@ impl ShardState {
     /// Lifetimes do not matter any more: delivery has begun, and the client may know the identifier.
     pub(crate) fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
-        let (conn, under_way) = (session.conn, session.inflight.len() - session.unsent);
+        let conn = session.conn;
         let outbox = conn.and_then(|conn| self.connections.get(conn)).map_or(0, |connection| connection.outbox.len());
-        let is_clogged = outbox > self.settings.outbox_bytes_max;
-        if session.unsent == 0 || under_way >= usize::from(session.window) || is_clogged {
+        if outbox > self.settings.outbox_bytes_max {
             return false;
         }
-        let Some(position) = session.inflight.iter().position(|inflight| inflight.is_unsent) else { return false };
-        let again = &mut session.inflight[position];
-        let InflightStage::Sent(queued) = &again.stage else { return false };
-        let (delivery, queued) = (delivery_of(queued.qos, again.packet_id, true), queued.clone());
-        again.is_unsent = false;
-        session.unsent -= 1;
+        let Some(DueMessage { position, packet_id, queued }) = session.under_way.take_unsent() else { return false };
+        let delivery = delivery_of(queued.qos, packet_id, true);
         let publication = queued.message.view();
         // Rules may have changed while the client was away.
         if !self.may_receive(index, publication.topic) {
             if let Some(session) = self.sessions.get_mut(index) {
                 self.journal.dequeue(session.kept, &queued);
-                session.finish(position);
+                session.under_way.finish(position);
             }
             self.stats.inflight_messages -= 1;
             self.lose_delivery(index, Loss::NotAllowed, publication.standing.class);
@@ -76,7 +60,7 @@ impl ShardState {
             && let Some(session) = self.sessions.get_mut(index)
         {
             self.journal.dequeue(session.kept, &queued);
-            session.finish(position);
+            session.under_way.finish(position);
             self.stats.inflight_messages -= 1;
         }
         true

@@ -24,7 +24,7 @@ use crate::connection::Connection;
 use crate::face::Frames;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
-use crate::session::{InflightStage, Queued, Session};
+use crate::session::{Queued, Session};
 use crate::slab::Slab;
 use crate::state::ShardState;
 use crate::subscriptions::{GroupId, GroupRef, Load, Pick, SubscriberOptions};
@@ -159,10 +159,8 @@ impl ShardState {
                 orphans.push((queued.since, Arc::clone(&queued.message)));
             }
         };
-        for under_way in &session.inflight {
-            if let InflightStage::Sent(queued) = &under_way.stage
-                && (queued.qos == QoS::AtLeastOnce || under_way.after != 0)
-            {
+        for (queued, is_sent) in session.under_way.unconfirmed() {
+            if queued.qos == QoS::AtLeastOnce || !is_sent {
                 take(queued);
             }
         }
@@ -260,7 +258,7 @@ pub(crate) fn load_of(
         return Load::FORBIDDEN;
     }
     let outbox = session.conn.and_then(|conn| connections.get(conn)).map_or(0, |connection| connection.outbox.len());
-    Load::new(session.queue_len(), session.inflight.len(), outbox)
+    Load::new(session.queue_len(), session.under_way.len(), outbox)
 }
 
 /// Filters and names of the groups that a session is a member of.

@@ -1,14 +1,17 @@
 //! One session: what outlives a connection, if the client asked for that.
 
+mod inbound;
+mod under_way;
+
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{PacketId, QoS};
+use tidegate_wire_mqtt::QoS;
 
 use crate::access::Identity;
 use crate::classes::ClassId;
@@ -21,6 +24,8 @@ use crate::queue::{Item, Queue};
 use crate::retained::Walk;
 use crate::shares::Shares;
 use crate::subscriptions::SubscriberOptions;
+pub(crate) use inbound::InboundIds;
+pub(crate) use under_way::{DueMessage, InflightStage, UnderWay};
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -46,16 +51,10 @@ pub(crate) struct Session {
     pub(crate) is_bursting: bool,
     /// What of theirs is bounded.
     pub(crate) shares: Shares,
-    /// QoS 2 messages received and not yet released, sorted: a client before MQTT 5 may leave 65 535 of them.
-    pub(crate) inbound: Vec<PacketId>,
-    /// How many of them, at most, are left from earlier connections.
-    pub(crate) inbound_before: usize,
-    /// Messages sent and not yet acknowledged, in the order they were sent.
-    pub(crate) inflight: VecDeque<Inflight>,
-    /// How many of them the client wants at the same time.
-    pub(crate) window: u16,
-    /// How many of them wait to be sent again on a connection whose window is smaller than the last one's.
-    pub(crate) unsent: usize,
+    /// QoS 2 messages received and not yet released.
+    pub(crate) inbound: InboundIds,
+    /// Messages sent and not yet acknowledged.
+    pub(crate) under_way: UnderWay,
     /// Its entry among the publishers, once it has published; only while it is connected.
     pub(crate) publisher: Option<u32>,
     /// The class of its last message on this connection.
@@ -78,11 +77,8 @@ pub(crate) struct Session {
     pub(crate) kept_turn: u64,
     /// The last place there that was given to a message.
     pub(crate) places: u64,
-    /// How many of those under way have an identifier and may not be sent before that is kept.
-    pub(crate) unsynced: usize,
     /// What became of its messages, up to its open connection.
     pub(crate) ledger: Ledger,
-    next_packet_id: PacketId,
 }
 
 /// A message that waits.
@@ -148,34 +144,6 @@ impl FromIterator<NonZeroU32> for SubscriptionIds {
     }
 }
 
-/// A message under way.
-#[derive(Debug)]
-pub(crate) struct Inflight {
-    pub(crate) packet_id: PacketId,
-    pub(crate) stage: InflightStage,
-    /// It was sent on an earlier connection, and not yet on this one.
-    pub(crate) is_unsent: bool,
-    /// It is sent when this turn is synced; 0 once it was.
-    pub(crate) after: u64,
-}
-
-impl Inflight {
-    pub(crate) fn sent(packet_id: PacketId, queued: Queued) -> Self {
-        Self { packet_id, stage: InflightStage::Sent(queued), is_unsent: false, after: 0 }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) enum InflightStage {
-    /// QoS 1 or 2: sent, waiting for PUBACK or PUBREC.
-    Sent(Queued),
-    /// QoS 2: PUBREC came, PUBREL is sent, waiting for PUBCOMP. The message itself is no longer needed.
-    Released {
-        /// As it was; see `Queued`.
-        place: u64,
-    },
-}
-
 /// A will, and when it is due once the connection is lost.
 #[derive(Debug)]
 pub(crate) struct PendingWill {
@@ -203,11 +171,8 @@ impl Session {
             bursts: BTreeMap::new(),
             is_bursting: false,
             shares: Shares::default(),
-            inbound: Vec::new(),
-            inbound_before: 0,
-            inflight: VecDeque::new(),
-            window: u16::MAX,
-            unsent: 0,
+            inbound: InboundIds::default(),
+            under_way: UnderWay::default(),
             publisher: None,
             class: None,
             held: None,
@@ -219,9 +184,7 @@ impl Session {
             kept: 0,
             kept_turn: 0,
             places: 0,
-            unsynced: 0,
             ledger: Ledger::default(),
-            next_packet_id: PacketId::MIN,
         }
     }
 
@@ -230,69 +193,14 @@ impl Session {
         !self.expiry.is_zero()
     }
 
-    /// Messages of the client that wait for an answer of ours, or for its PUBREL. What is left from earlier connections
-    /// does not count against the window of this one (section 4.9).
+    /// Messages of the client that wait for an answer of ours, or for its PUBREL.
     pub(crate) fn unacknowledged(&self) -> usize {
-        self.inbound.len() - self.inbound_before + self.held.as_ref().map_or(0, |queue| queue.unacknowledged())
-    }
-
-    pub(crate) fn note_inbound(&mut self, id: PacketId) {
-        if let Err(position) = self.inbound.binary_search(&id) {
-            self.inbound.insert(position, id);
-        }
+        self.inbound.of_connection() + self.held.as_ref().map_or(0, |queue| queue.unacknowledged())
     }
 
     /// Whether anything would be sent if there were room.
     pub(crate) fn has_more(&self) -> bool {
         self.is_waiting() || !self.bursts.is_empty()
-    }
-
-    pub(crate) fn has_window(&self) -> bool {
-        self.inflight.len() < usize::from(self.window)
-    }
-
-    /// An identifier that is not in use. There is one, because a window is smaller than the number of identifiers.
-    pub(crate) fn take_packet_id(&mut self) -> PacketId {
-        loop {
-            let id = self.next_packet_id;
-            self.next_packet_id = id.checked_add(1).unwrap_or(PacketId::MIN);
-            if !self.inflight.iter().any(|inflight| inflight.packet_id == id) {
-                return id;
-            }
-        }
-    }
-
-    /// Forgets a QoS 2 message of the client; false if there is none with this identifier.
-    pub(crate) fn release_inbound(&mut self, id: PacketId) -> bool {
-        let Ok(position) = self.inbound.binary_search(&id) else { return false };
-        self.inbound.remove(position);
-        // Which ones those were is not remembered: in doubt for the client.
-        self.inbound_before = self.inbound_before.min(self.inbound.len());
-        true
-    }
-
-    pub(crate) fn inflight_position(&self, id: PacketId) -> Option<usize> {
-        self.inflight.iter().position(|inflight| inflight.packet_id == id)
-    }
-
-    /// Takes a message that is done, or refused, from those under way.
-    pub(crate) fn finish(&mut self, position: usize) -> Option<InflightStage> {
-        let finished = self.inflight.remove(position)?;
-        self.unsent -= usize::from(finished.is_unsent);
-        self.unsynced -= usize::from(finished.after != 0);
-        Some(finished.stage)
-    }
-
-    /// The client has a QoS 2 message; the answer is how far that one was before.
-    pub(crate) fn release(&mut self, position: usize) -> Option<InflightStage> {
-        let inflight = self.inflight.get_mut(position)?;
-        self.unsent -= usize::from(core::mem::take(&mut inflight.is_unsent));
-        self.unsynced -= usize::from(core::mem::take(&mut inflight.after) != 0);
-        let place = match &inflight.stage {
-            InflightStage::Sent(queued) => queued.place,
-            InflightStage::Released { place } => *place,
-        };
-        Some(core::mem::replace(&mut inflight.stage, InflightStage::Released { place }))
     }
 
     pub(crate) fn queue_len(&self) -> usize {
@@ -311,7 +219,7 @@ impl Session {
 
     /// Something waits for the client.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.queue.is_some() || self.unsent > 0
+        self.queue.is_some() || self.under_way.has_unsent()
     }
 
     /// Changes the queue. The gauges of all queues are kept with each change: counting a million sessions would take a

@@ -190,7 +190,7 @@ impl ShardState {
         }
         while let Some(conn) = self.to_write.pop_front() {
             if let Some(connection) = self.connection_mut(conn) {
-                connection.is_listed = false;
+                connection.unlist();
                 if connection.welcome_after.is_none() {
                     return Some(conn);
                 }
@@ -207,7 +207,7 @@ impl ShardState {
     pub(crate) fn room_ahead(&self, conn: ConnId, now: Timestamp) -> usize {
         let is_ordered = self.settings.priority.mode != PriorityMode::Off;
         let connection = self.connection(conn).filter(|_| is_ordered);
-        connection.map_or(usize::MAX, |connection| connection.drain.ahead(now))
+        connection.map_or(usize::MAX, |connection| connection.drain().ahead(now))
     }
 
     pub(crate) fn handle_written(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
@@ -215,19 +215,18 @@ impl ShardState {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
+        let (before, was_slow) = (connection.outbox.len(), connection.stalled_since().is_some());
         let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
         connection.on_written(bytes, shown, &mut self.spares, now);
         self.memory.release_outbox(before - connection.outbox.len());
-        let is_slow = connection.stalled_since.is_some();
+        let is_slow = connection.stalled_since().is_some();
         self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
         let (session, is_closing) = (connection.session, connection.is_closing);
         // Behind the answers there were messages that were not shown.
-        if bytes > 0 && bytes == shown && connection.outbox.len() > 0 && !connection.is_listed {
-            connection.is_listed = true;
+        if bytes > 0 && bytes == shown && connection.outbox.len() > 0 && connection.list() {
             self.to_write.push_back(conn);
         }
-        if connection.stalled_since.is_some() && !connection.is_watched {
+        if is_slow {
             self.watch(conn, now + self.settings.write_timeout, now);
         }
         if !is_closing && self.sessions.get(session).is_some_and(Session::has_more) {
@@ -242,7 +241,7 @@ impl ShardState {
     pub(crate) fn may_read(&self, conn: ConnId) -> bool {
         let is_willing = |connection: &Connection| {
             connection.pause.is_none()
-                && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
+                && connection.answer_bytes() <= self.settings.outbox_bytes_max / 2
                 && !connection.is_owed_much()
         };
         !self.links.is_clogged() && self.connection(conn).is_none_or(is_willing)

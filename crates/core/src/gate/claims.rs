@@ -101,10 +101,9 @@ impl ShardState {
         now: Timestamp,
     ) -> Option<Duration> {
         let connection = self.connection_mut(conn)?;
-        if now.since(connection.hinted_at) < HINT_EVERY {
+        if !connection.take_hint(HINT_EVERY, now) {
             return None;
         }
-        connection.hinted_at = now;
         let hears_hints = connection.hears_refusals;
         self.note_slowed(index, now, now);
         let slot = self.sessions.get(index)?.publisher?;

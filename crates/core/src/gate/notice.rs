@@ -33,7 +33,7 @@ impl ShardState {
     pub(crate) fn note_not_retained(&mut self, conn: ConnId, index: u32, now: Timestamp) {
         self.stats.retained_memory_budget += 1;
         let Some(connection) = self.connection_mut(conn) else { return };
-        if !core::mem::replace(&mut connection.is_told_of_room, true) {
+        if connection.take_word_on_room() {
             self.publish_notice(index, "delivered, but not retained: there is no room", &Hints::default(), now);
         }
     }

@@ -178,7 +178,7 @@ impl ShardState {
         let interval = publisher.and_then(Publisher::usual_interval);
         self.meters.note_delay(publication.standing.class, release_at.since(now), interval);
         if let Delivery::ExactlyOnce { packet_id, .. } = arrival.delivery {
-            session.note_inbound(packet_id);
+            session.inbound.insert(packet_id);
         }
         if let Some(trouble) = self.trouble_of(arrival.session) {
             trouble.note_taken();

@@ -155,14 +155,12 @@ impl ShardState {
         if !due.is_empty() {
             // They were charged when they were owed.
             connection.outbox.answer(&mut self.spares, |out| out.extend_from_slice(&due));
-            connection.answer_bytes += due.len();
+            connection.note_answer(due.len());
             self.stats.bytes_sent += due.len() as u64;
-            connection.traffic.bytes_sent += due.len() as u64;
             self.stats.packets_sent += answers as u64;
         }
         let is_waiting = connection.is_waiting();
-        if connection.outbox.len() > 0 && !connection.is_listed {
-            connection.is_listed = true;
+        if connection.outbox.len() > 0 && connection.list() {
             self.to_write.push_back(conn);
         }
         // Retained messages wait for the SUBACK.

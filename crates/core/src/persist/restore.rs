@@ -21,7 +21,7 @@ use crate::parent::parent_of;
 use crate::queue::{Bounds, Paged, Paging};
 use crate::retained::{Room, Stamp};
 use crate::route::load_of;
-use crate::session::{Inflight, InflightStage, PendingWill, Queued, Session, SubscriptionIds};
+use crate::session::{InboundIds, InflightStage, PendingWill, Queued, Session, SubscriptionIds};
 use crate::state::ShardState;
 use crate::subscribe::own_filters;
 use crate::subscriptions::{GroupRef, Presence};
@@ -154,9 +154,7 @@ impl ShardState {
         // A bridge that is not configured any more is kept as long as a client would be, should it come back.
         let is_given_up = session.identity.is_own() && session.spool.is_none();
         session.expiry = if is_given_up { saved.expiry.min(self.settings.session_expiry_max) } else { saved.expiry };
-        session.inbound = core::mem::take(&mut saved.inbound);
-        session.inbound_before = session.inbound.len();
-        session.inbound.sort_unstable();
+        session.inbound = InboundIds::restored(core::mem::take(&mut saved.inbound));
         session.will = saved.will.take().map(|will| {
             will.message.0.keep();
             let due_at = Some(will.due.unwrap_or(now + will.delay));
@@ -238,12 +236,11 @@ impl ShardState {
                 });
             }
             SavedStage::Sent(message, packet_id) => {
-                session.inflight.push_back(Inflight::sent(packet_id, queued(message)));
+                session.under_way.push(packet_id, InflightStage::Sent(queued(message)), 0);
                 self.stats.inflight_messages += 1;
             }
             SavedStage::Released(packet_id) => {
-                let stage = InflightStage::Released { place };
-                session.inflight.push_back(Inflight { packet_id, stage, is_unsent: false, after: 0 });
+                session.under_way.push(packet_id, InflightStage::Released { place }, 0);
             }
         }
     }

@@ -58,10 +58,10 @@ impl ReceiverReport {
         let by_bytes = part(session.queue_bytes(), session.spool.unwrap_or(settings.queue_bytes_max));
         // A bridge has bytes alone.
         let fill = if session.spool.is_some() { by_bytes } else { by_messages.max(by_bytes) };
-        let stalled = connection.and_then(|connection| connection.stalled_since);
+        let stalled = connection.and_then(Connection::stalled_since);
         let is_stalled = stalled.is_some_and(|since| now.since(since) >= STALLED_FOR);
         // Whoever reads acknowledges: one that has said nothing while messages wait and are under way does not.
-        let has_waiting = session.queue_len() > 0 && session.under_way() > 0;
+        let has_waiting = session.queue_len() > 0 && session.unconfirmed_len() > 0;
         let is_silent = has_waiting && connection.is_some_and(|it| now.since(it.seen_at) >= SILENT_FOR);
         let is_slow = connection.is_some() && (is_stalled || is_silent || fill >= FULL_PART);
         let Some(crowding) = &session.crowding else { return Self { fill, is_slow, ..Self::default() } };
