@@ -186,6 +186,34 @@ fn one_to_one_in_rhythm(bencher: Bencher, control: &str) {
     });
 }
 
+/// Fifty publishers with a portion of small messages each in every turn, all of which one receiver takes: what control costs
+/// where nothing is scarce but the loop.
+#[divan::bench(args = ["off", "on"])]
+fn fan_in(bencher: Bencher, control: &str) {
+    let mut settings = Settings::default();
+    if control == "off" {
+        settings.back_off.rhythm = None;
+        settings.priority.mode = PriorityMode::Off;
+    }
+    let mut rig = Rig::of(settings);
+    let subscriber = rig.connect("subscriber");
+    rig.subscribe(subscriber, "#", QoS::AtMostOnce);
+    let publishers: Vec<_> =
+        (0..50).map(|n| (rig.connect(&format!("publisher-{n}")), one(&format!("news/{n}"), 16).repeat(50))).collect();
+    let mut turn = || {
+        rig.now = rig.now + Duration::from_millis(1);
+        rig.shard.turn(rig.now);
+        for (publisher, bytes) in &publishers {
+            rig.shard.handle_input(*publisher, black_box(bytes), rig.now);
+        }
+        rig.flush();
+    };
+    for _ in 0..100 {
+        turn();
+    }
+    bencher.counter(ItemsCount::new(50_usize * 50)).bench_local(turn);
+}
+
 /// Five publishers at QoS 1 send eight times what their only receiver acknowledges, whose queue is full: what control costs
 /// for messages most of which are thrown away.
 #[divan::bench(args = ["off", "on"])]

@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     stalled_since: Option<Timestamp>,
     /// How fast it takes it.
     drain: Drain,
+    /// The room that follows from that, and as of when.
+    room: (Timestamp, usize),
     /// Bytes in the outbox, at most, that answer what the client sent.
     answer_bytes: usize,
     /// A timer for one of the two is set.
@@ -112,6 +114,7 @@ impl Connection {
             partial: None,
             stalled_since: None,
             drain: Drain::new(now),
+            room: (Timestamp::MAX, 0),
             answer_bytes: 0,
             is_watched: false,
             owed: None,
@@ -150,9 +153,15 @@ impl Connection {
         self.stalled_since
     }
 
-    /// Bytes that may wait for it where nothing can be overtaken. Never less than [`Connection::reach`].
-    pub(crate) fn room(&self, now: Timestamp) -> usize {
-        if self.stalled_since.is_some() { self.drain.room(now) } else { self.drain.room_for_burst(now) }
+    /// Bytes that may wait for it where nothing can be overtaken. Never less than [`Connection::reach`]. The same for all
+    /// messages of a turn, so it is worked out for the first of them.
+    pub(crate) fn room(&mut self, now: Timestamp) -> usize {
+        if self.room.0 != now {
+            let is_stalled = self.stalled_since.is_some();
+            let room = if is_stalled { self.drain.room(now) } else { self.drain.room_for_burst(now) };
+            self.room = (now, room);
+        }
+        self.room.1
     }
 
     /// The same, less exactly, without asking what time it is.
@@ -230,6 +239,7 @@ impl Connection {
     pub(crate) fn on_written(&mut self, bytes: usize, shown: usize, spares: &mut Spares, now: Timestamp) {
         self.outbox.on_written(bytes, spares);
         self.drain.on_written(bytes, shown, now);
+        self.room.0 = Timestamp::MAX;
         self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
         self.stalled_since = match self.stalled_since {
             _ if self.outbox.len() == 0 || self.welcome_after.is_some() => None,

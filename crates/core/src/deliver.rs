@@ -74,8 +74,9 @@ impl ShardState {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
         let is_open = session.conn.is_some() && !session.is_waiting();
-        let is_full = |conn| self.connections.get(conn).is_some_and(|it| is_beyond_room(it, &self.settings, now));
-        let is_clogged = session.conn.is_some_and(is_full);
+        let is_full = |conn| self.connections.get_mut(conn).is_some_and(|it| is_beyond_room(it, &self.settings, now));
+        // Behind others it waits in any case: then it is not asked.
+        let is_clogged = is_open && session.conn.is_some_and(is_full);
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
         if is_open && is_in_time && qos == QoS::AtMostOnce {
@@ -299,22 +300,24 @@ impl ShardState {
     }
 
     fn pump_queue(&mut self, index: u32, now: Timestamp) {
-        while self.pump_one(index, now) {}
+        // The same for all: what they fill is the outbox, and its room is asked for once.
+        let conn = self.sessions.get(index).and_then(|session| session.conn);
+        let connection = conn.and_then(|conn| self.connections.get_mut(conn));
+        let room = connection.map_or(0, |connection| room(connection, &self.settings, now));
+        while self.pump_one(index, room, now) {}
         self.want_page(index);
     }
 
     /// False when there is nothing more to send, or no room for it.
-    fn pump_one(&mut self, index: u32, now: Timestamp) -> bool {
+    fn pump_one(&mut self, index: u32, room: usize, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let Some(conn) = session.conn else { return false };
         let has_window = session.under_way.has_window();
         let Some(queue) = session.queue.as_mut() else { return false };
         // Little at a time, so that what comes next can still be chosen.
-        let has_room = |connection: &Connection| {
-            connection.outbox.len() <= room(connection, &self.settings, now).min(self.settings.outbox_bytes_max / 2)
-        };
+        let room = room.min(self.settings.outbox_bytes_max / 2);
         // Asked first: who would be next lies in memory that nobody has touched for long.
-        if self.connections.get(conn).is_some_and(|connection| !has_room(connection)) {
+        if self.connections.get(conn).is_some_and(|connection| connection.outbox.len() > room) {
             return false;
         }
         // Whoever has a window takes whatever is next: it need not be looked at before it is taken.
@@ -426,7 +429,7 @@ pub(crate) fn bounds_of(settings: &Settings, spool: Option<usize>, class: ClassI
 
 /// Whether more waits in an outbox than there is room for.
 #[inline]
-fn is_beyond_room(connection: &Connection, settings: &Settings, now: Timestamp) -> bool {
+fn is_beyond_room(connection: &mut Connection, settings: &Settings, now: Timestamp) -> bool {
     let waiting = connection.outbox.len();
     // Most receivers are told by this alone, for every message: the room is never less than the reach.
     waiting > connection.reach().min(settings.outbox_bytes_max) && waiting > room(connection, settings, now)
@@ -434,7 +437,7 @@ fn is_beyond_room(connection: &Connection, settings: &Settings, now: Timestamp) 
 
 /// Bytes that may wait in an outbox before messages wait elsewhere, or go: what is in it cannot be overtaken. Without
 /// priorities nothing is.
-fn room(connection: &Connection, settings: &Settings, now: Timestamp) -> usize {
+fn room(connection: &mut Connection, settings: &Settings, now: Timestamp) -> usize {
     match settings.priority.mode {
         PriorityMode::Off => settings.outbox_bytes_max,
         _ => connection.room(now).min(settings.outbox_bytes_max),
