@@ -1,5 +1,8 @@
 //! Large changes of a space: begun, made in pieces, and done in one moment or not at all. At most one is under way.
 
+use oxrdf::Quad;
+
+use crate::delta::QuadDelta;
 use crate::error::GraphError;
 use crate::masks::Mask;
 use crate::space::{GraphSpace, UpdateOutcome};
@@ -36,7 +39,8 @@ impl GraphSpace {
         }
         let Some(staging) = self.staging.take() else { return Err(GraphError::OutOfStep) };
         let before = self.dataset.snapshot();
-        let StagedOutcome { change, delta, bytes, blanks } = staging.finish(&mut self.dataset);
+        let StagedOutcome { change, delta, bytes, blanks, unchanged } = staging.finish(&mut self.dataset);
+        keep_for_tidying(&mut self.leftovers, unchanged);
         let mut outcome = UpdateOutcome { blanks, bytes, ..UpdateOutcome::default() };
         if !delta.is_empty() {
             self.committed(&change, delta.version, Some(before));
@@ -50,13 +54,29 @@ impl GraphSpace {
     /// The large change is not wanted any more.
     pub fn abandon_large(&mut self) {
         if let Some(staging) = self.staging.take() {
-            self.discarded.extend(staging.discard(&mut self.dataset));
+            let (quads, texts) = staging.discard(&mut self.dataset);
+            self.discarded.extend(quads);
+            keep_for_tidying(&mut self.leftovers, texts);
+        }
+    }
+
+    /// What a change did is not needed any more. If that is much, [`GraphSpace::tidy`] lets it go: the words of a million quads
+    /// take as long as a hundred thousand changes of others.
+    pub fn let_go(&mut self, delta: QuadDelta) {
+        if delta.len() > LEFTOVER_MIN {
+            keep_for_tidying(&mut self.leftovers, delta.added);
+            keep_for_tidying(&mut self.leftovers, delta.removed);
         }
     }
 
     /// Whether something of large changes is still to be let go.
     pub fn is_untidy(&self) -> bool {
-        !self.discarded.is_empty() || self.dataset.dictionary.has_idle()
+        self.has_leftovers() || self.dataset.dictionary.has_idle()
+    }
+
+    /// Whether quads of large changes are: before the next one is begun, so that they do not add up.
+    pub fn has_leftovers(&self) -> bool {
+        !self.discarded.is_empty() || !self.leftovers.is_empty()
     }
 
     /// Lets so many quads go that a large change held.
@@ -67,6 +87,12 @@ impl GraphSpace {
         }
         if self.discarded.is_empty() {
             self.discarded = Vec::new();
+        }
+        if let Some(last) = self.leftovers.last_mut() {
+            last.truncate(last.len().saturating_sub(quads_max));
+            if last.is_empty() {
+                self.leftovers.pop();
+            }
         }
         self.dataset.sweep();
     }
@@ -88,3 +114,12 @@ impl GraphSpace {
         self.apart_made
     }
 }
+
+fn keep_for_tidying(leftovers: &mut Vec<Vec<Quad>>, quads: Vec<Quad>) {
+    if !quads.is_empty() {
+        leftovers.push(quads);
+    }
+}
+
+/// Quads whose words are let go at once: about a tenth of a millisecond.
+const LEFTOVER_MIN: usize = 1024;

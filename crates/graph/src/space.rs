@@ -96,6 +96,8 @@ pub struct GraphSpace {
     pub(crate) staging: Option<Staging>,
     /// Quads of large changes that were given up, to be let go.
     pub(crate) discarded: Vec<StagedQuad>,
+    /// The words of quads of large changes, to be let go.
+    pub(crate) leftovers: Vec<Vec<Quad>>,
     /// Updates that are worked out elsewhere.
     pub(crate) drafts: Vec<DraftWatch>,
     pub(crate) apart_made: u64,
@@ -115,6 +117,7 @@ impl GraphSpace {
             limits,
             staging: None,
             discarded: Vec::new(),
+            leftovers: Vec::new(),
             drafts: Vec::new(),
             apart_made: 0,
         }

@@ -42,12 +42,15 @@ type ChangeSteps = Box<dyn Iterator<Item = ChangeStep> + Send>;
 pub struct LargeChange {
     clears: Vec<Mask>,
     steps: ChangeSteps,
+    /// How many steps there are.
+    count: usize,
 }
 
 impl LargeChange {
     /// Removes what matches any of the masks, then inserts the quads.
     pub fn edit(remove: Vec<Mask>, insert: Vec<RdfQuad>) -> Self {
-        Self { clears: remove, steps: Box::new(insert.into_iter().map(ChangeStep::Insert)) }
+        let count = insert.len();
+        Self { clears: remove, steps: Box::new(insert.into_iter().map(ChangeStep::Insert)), count }
     }
 
     /// An update that says its quads one by one; given back if it has to look at the data.
@@ -55,13 +58,15 @@ impl LargeChange {
         if update.reads() {
             return Err(update);
         }
-        Ok(Self { clears: Vec::new(), steps: Box::new(update.into_named()) })
+        let count = update.size();
+        Ok(Self { clears: Vec::new(), steps: Box::new(update.into_named()), count })
     }
 
     /// What an update was found to do. None if it failed.
     pub fn of_drafted(drafted: DraftedUpdate) -> Option<Self> {
         let steps = drafted.outcome.ok()?;
-        Some(Self { clears: Vec::new(), steps: Box::new(steps.into_iter()) })
+        let count = steps.len();
+        Some(Self { clears: Vec::new(), steps: Box::new(steps.into_iter()), count })
     }
 }
 
@@ -77,9 +82,9 @@ enum StagingPhase {
 }
 
 /// A quad that the change decides.
+#[derive(Clone, Copy)]
 pub(crate) struct StagedQuad {
     ids: Quad,
-    quad: RdfQuad,
     /// It is there afterwards.
     is_wanted: bool,
     /// It is there now.
@@ -95,6 +100,8 @@ pub(crate) struct Staging {
     steps: ChangeSteps,
     phase: StagingPhase,
     quads: Vec<StagedQuad>,
+    /// The same quads in words: apart, so that at the end all of them are the delta, and none is moved.
+    texts: Vec<RdfQuad>,
     places: HashMap<Quad, u32, FixedState>,
     /// Steps that took effect on the copy, and bytes of their terms.
     effects: usize,
@@ -118,6 +125,8 @@ pub(crate) struct StagedOutcome {
     /// For a log: for each quad that the change decides, whether it is there afterwards.
     pub(crate) bytes: Option<Vec<u8>>,
     pub(crate) blanks: Vec<(BlankNode, BlankNode)>,
+    /// Quads that were as they had to be.
+    pub(crate) unchanged: Vec<RdfQuad>,
 }
 
 impl Staging {
@@ -128,7 +137,9 @@ impl Staging {
         number: u64,
         is_logged: bool,
     ) -> Result<Self, GraphError> {
-        let LargeChange { clears, steps } = change;
+        let LargeChange { clears, steps, count } = change;
+        // Room for all of them at once: to make more is a pause for everybody, the longer the more there are.
+        let count = count.min(dataset.limits().change_quads_max);
         let clears = held_masks(&clears, &mut dataset.dictionary)?;
         let mut cleared = Interests::new(&dataset.dictionary.terms().hasher());
         for (place, pattern) in clears.iter().enumerate() {
@@ -140,14 +151,18 @@ impl Staging {
             cleared,
             steps,
             phase: StagingPhase::Clearing(0),
-            quads: Vec::new(),
-            places: HashMap::with_hasher(dataset.dictionary.terms().hasher()),
+            quads: Vec::with_capacity(count),
+            texts: Vec::with_capacity(count),
+            places: HashMap::with_capacity_and_hasher(count, dataset.dictionary.terms().hasher()),
             effects: 0,
             effect_bytes: 0,
             blanks: BTreeMap::new(),
             name: format!("v{}s{number}", dataset.version() + 1),
             encoder: is_logged.then(DeltaEncoder::default),
-            terms: HashMap::with_hasher(dataset.dictionary.terms().hasher()),
+            terms: HashMap::with_capacity_and_hasher(
+                if is_logged { count } else { 0 },
+                dataset.dictionary.terms().hasher(),
+            ),
             encoded: 0,
             failed: None,
         })
@@ -252,7 +267,8 @@ impl Staging {
             dataset.dictionary.hold(id);
         }
         self.places.insert(ids, place);
-        self.quads.push(StagedQuad { ids, quad, is_wanted, is_there });
+        self.quads.push(StagedQuad { ids, is_wanted, is_there });
+        self.texts.push(quad);
         Ok(())
     }
 
@@ -314,41 +330,73 @@ impl Staging {
     /// The copy takes the place of the data.
     pub(crate) fn finish(mut self, dataset: &mut Dataset) -> StagedOutcome {
         while self.encode_next(dataset) {}
-        let (mut change, mut delta) = (QuadChange::default(), QuadDelta::default());
         release(&self.clears, dataset);
-        for StagedQuad { ids, quad, is_wanted, is_there } in self.quads {
+        let mut change = QuadChange::default();
+        for staged in &self.quads {
             // What came keeps what was held for it; what left is held by the data, too.
-            let released = match (is_wanted, is_there) {
-                (true, false) => {
-                    change.added.push(ids);
-                    delta.added.push(quad);
+            let released = match staged.effect() {
+                StagedEffect::Added => {
+                    change.added.push(staged.ids);
                     0
                 }
-                (false, true) => {
-                    change.removed.push(ids);
-                    delta.removed.push(quad);
+                StagedEffect::Removed => {
+                    change.removed.push(staged.ids);
                     2
                 }
-                _ => 1,
+                StagedEffect::Nothing => 1,
             };
-            for id in (0..released).flat_map(|_| ids.ids()) {
+            for id in (0..released).flat_map(|_| staged.ids.ids()) {
                 dataset.dictionary.release(id);
             }
         }
+        let (mut delta, unchanged) = in_words(&self.quads, self.texts, &change);
         if !delta.is_empty() {
             dataset.adopt(self.index);
         }
         delta.version = dataset.version();
         let bytes = self.encoder.filter(|_| !delta.is_empty()).map(|encoder| encoder.finish(delta.version));
         let blanks = self.blanks.into_iter().map(|(old, new)| (BlankNode::new_unchecked(old), new)).collect();
-        StagedOutcome { change, delta, bytes, blanks }
+        StagedOutcome { change, delta, bytes, blanks, unchanged }
     }
 
     /// Nothing of it takes place: what it holds is to be let go, as many at once as is convenient.
-    pub(crate) fn discard(self, dataset: &mut Dataset) -> Vec<StagedQuad> {
+    pub(crate) fn discard(self, dataset: &mut Dataset) -> (Vec<StagedQuad>, Vec<RdfQuad>) {
         release(&self.clears, dataset);
-        self.quads
+        (self.quads, self.texts)
     }
+}
+
+/// What becomes of a quad that a change decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StagedEffect {
+    Added,
+    Removed,
+    Nothing,
+}
+
+/// A change in words, and those that are none. Most loads only add what is new, and then nothing is moved.
+fn in_words(quads: &[StagedQuad], texts: Vec<RdfQuad>, change: &QuadChange) -> (QuadDelta, Vec<RdfQuad>) {
+    let mut delta = QuadDelta::default();
+    if change.added.len() == texts.len() {
+        delta.added = texts;
+        return (delta, Vec::new());
+    }
+    if change.removed.len() == texts.len() {
+        delta.removed = texts;
+        return (delta, Vec::new());
+    }
+    if change.added.is_empty() && change.removed.is_empty() {
+        return (delta, texts);
+    }
+    let mut unchanged = Vec::new();
+    for (staged, quad) in quads.iter().zip(texts) {
+        match staged.effect() {
+            StagedEffect::Added => delta.added.push(quad),
+            StagedEffect::Removed => delta.removed.push(quad),
+            StagedEffect::Nothing => unchanged.push(quad),
+        }
+    }
+    (delta, unchanged)
 }
 
 fn release(patterns: &[IdPattern], dataset: &mut Dataset) {
@@ -358,6 +406,14 @@ fn release(patterns: &[IdPattern], dataset: &mut Dataset) {
 }
 
 impl StagedQuad {
+    fn effect(self) -> StagedEffect {
+        match (self.is_wanted, self.is_there) {
+            (true, false) => StagedEffect::Added,
+            (false, true) => StagedEffect::Removed,
+            _ => StagedEffect::Nothing,
+        }
+    }
+
     pub(crate) fn let_go(self, dataset: &mut Dataset) {
         for id in self.ids.ids() {
             dataset.dictionary.release(id);

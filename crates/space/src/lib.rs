@@ -35,6 +35,7 @@ mod streamer;
 mod supervisor;
 pub mod watch;
 mod watcher;
+mod worker;
 mod writer_thread;
 
 /// The pure queue in which requests wait, for those who want to run it in virtual time.

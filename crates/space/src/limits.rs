@@ -19,6 +19,8 @@ pub const LARGE_TIME_FACTOR: u32 = REQUESTS_PER_PIECE + 1;
 pub const APART_MAX: usize = 8;
 /// The same with those that were found to be long only when they were tried.
 pub const APART_WAITING_MAX: usize = 256;
+/// Of these, updates of one household that wait to be worked out: others find a place beside them, and they take turns.
+pub const DRAFTS_OF_HOUSEHOLD_MAX: usize = APART_WAITING_MAX / 4;
 /// Quads that an update may read within the commit: some milliseconds. One that reads more is worked out beside.
 pub const UPDATE_INLINE_STEPS: u64 = 10_000;
 /// For how long an update may read within the commit; it is looked at every [`WATCH_INTERVAL`].

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::admission::SpaceAdmission;
 use crate::combining::JoinedTask;
 use crate::counts::Counts;
-use crate::drafter::{DraftWork, WorkerState};
+use crate::drafter::DraftWork;
 use crate::kps::KpDirectory;
 use crate::machine;
 use crate::machine::cache::Cache;
@@ -38,6 +38,7 @@ use crate::service_endpoints::ServiceEndpoints;
 use crate::streamer::{LongAnswerConfig, LongAnswers};
 use crate::watch::SpaceWatch;
 use crate::watcher::{WatchTerms, WatchedWork};
+use crate::worker::Worker;
 
 /// A request on its way.
 pub(crate) type Task = machine::task::PendingRequest<ReplyTo, Arc<NotificationOutlet>>;
@@ -75,8 +76,6 @@ impl Requester for ReplyTo {
 /// What is under the one lock.
 pub(crate) struct LockedState {
     pub(crate) front: FrontDesk<ReplyTo, Arc<NotificationOutlet>>,
-    pub(crate) evaluator_state: WorkerState<Evaluation>,
-    pub(crate) drafter_state: WorkerState<DraftWork>,
     pub(crate) running: Vec<WatchedWork>,
     /// Evaluations that ever began.
     pub(crate) begun: u64,
@@ -93,8 +92,9 @@ pub(crate) struct Shared {
     pub(crate) desk: Mutex<LockedState>,
     writer: Condvar,
     pub(crate) reader: Condvar,
-    pub(crate) evaluator: Condvar,
-    pub(crate) drafter: Condvar,
+    /// Threads beside the writer.
+    pub(crate) evaluator: Worker<Evaluation>,
+    pub(crate) drafter: Worker<DraftWork>,
     pub(crate) watcher: Condvar,
     /// The watcher waits until somebody calls it; only looked at under the lock.
     pub(crate) is_watcher_asleep: AtomicBool,
@@ -148,19 +148,13 @@ impl Shared {
     /// None if a queue cannot be as it is wanted.
     pub(crate) fn new(seed: (u64, u64), admission: &SpaceAdmission) -> Option<Self> {
         let keys = [TicketKey::new(random()), TicketKey::new(random())];
-        let desk = LockedState {
-            front: FrontDesk::new(admission, keys)?,
-            evaluator_state: WorkerState::Busy,
-            drafter_state: WorkerState::Busy,
-            running: Vec::new(),
-            begun: 0,
-        };
+        let desk = LockedState { front: FrontDesk::new(admission, keys)?, running: Vec::new(), begun: 0 };
         Some(Self {
             desk: Mutex::new(desk),
             writer: Condvar::new(),
             reader: Condvar::new(),
-            evaluator: Condvar::new(),
-            drafter: Condvar::new(),
+            evaluator: Worker::default(),
+            drafter: Worker::default(),
             watcher: Condvar::new(),
             is_watcher_asleep: AtomicBool::new(false),
             supervisor: Condvar::new(),
@@ -322,8 +316,9 @@ impl Shared {
         lock(&self.desk).front.close();
         self.parsers.close();
         self.streams.close();
-        let beside = [&self.evaluator, &self.drafter, &self.watcher, &self.supervisor];
-        for wake in [&self.writer, &self.reader].into_iter().chain(beside) {
+        self.evaluator.close();
+        self.drafter.close();
+        for wake in [&self.writer, &self.reader, &self.watcher, &self.supervisor] {
             wake.notify_all();
         }
     }

@@ -137,16 +137,16 @@ impl WriterThread {
                 continue;
             }
             if self.machine.poll_evaluator()
-                && self.shared.is_evaluator_idle()
+                && self.shared.evaluator.is_idle()
                 && let Some(evaluation) = self.machine.poll_evaluation(self.shared.now())
             {
-                self.shared.evaluate(evaluation);
+                self.shared.evaluator.call(evaluation);
             }
             if self.machine.wants_drafter()
-                && self.shared.is_drafter_idle()
+                && self.shared.drafter.is_idle()
                 && let Some(work) = self.machine.poll_draft(self.shared.now())
             {
-                self.shared.draft(work);
+                self.shared.drafter.call(work);
             }
             if self.machine.is_at_rest() {
                 return;
@@ -166,6 +166,7 @@ impl WriterThread {
         if let Some(keep) = &mut self.keep {
             while let Some(write) = machine.poll_write() {
                 keep.submit(&write.kept());
+                machine.handle_written(write);
             }
         }
         machine.turn(shared.now());

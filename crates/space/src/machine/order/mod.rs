@@ -80,7 +80,7 @@ impl<T> Order<T> {
             tiers: std::array::from_fn(|_| Tier::new()),
             tags: [0; KpRole::ALL.len()],
             virtual_time: 0,
-            service: Service::new(servers.worth.max(1)),
+            service: if servers.ends_together() { Service::together() } else { Service::new(servers.worth.max(1)) },
             apart: Service::new(1),
             ended: VecDeque::new(),
             is_gone,
@@ -216,7 +216,7 @@ impl<T> Order<T> {
         if free == 0 {
             return None;
         }
-        let may_be_long = self.is_paper() || self.service.long(now, LONG_NANOS) < self.servers.long_max;
+        let may_be_long = self.is_paper() || self.may_be_long(now);
         let is_last = !self.is_paper() && free == 1 && self.servers.threads > 1;
         let may_be_apart = self.apart.len() < self.servers.apart_max;
         loop {

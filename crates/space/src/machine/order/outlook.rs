@@ -39,12 +39,17 @@ impl<T> Order<T> {
         }
         let free = self.servers.threads.saturating_sub(self.service.len());
         let is_long = estimate.nanos >= LONG_NANOS;
-        let may_run = !is_long || self.service.long(now, LONG_NANOS) < self.servers.long_max;
+        let may_run = !is_long || self.may_be_long(now);
         let is_last = free == 1 && self.servers.threads > 1;
         if free > 0 && may_run && (!is_last || !is_long && estimate.is_known) {
             return Duration::from_nanos(ahead / u64::from(self.servers.worth.max(1)).min(free as u64));
         }
         Duration::from_nanos(self.service.wait(now, ahead))
+    }
+
+    /// Whether one more that takes long may be under way.
+    pub(super) fn may_be_long(&self, now: Timestamp) -> bool {
+        self.servers.long_max == usize::MAX || self.service.long(now, LONG_NANOS) < self.servers.long_max
     }
 
     /// Ahead of a request is what its client has waiting, once for each share of the others, and never more than all of its

@@ -21,6 +21,13 @@ pub struct Servers {
     pub apart_max: usize,
 }
 
+impl Servers {
+    /// Whether there is no bound to what is under way: one thread, whose jobs wait together for the disk.
+    pub(super) fn ends_together(&self) -> bool {
+        self.threads == usize::MAX
+    }
+}
+
 /// A request as it arrives.
 #[derive(Debug)]
 pub struct Arrival<T> {

@@ -69,6 +69,7 @@ impl SpaceWorld {
                 }
                 while let Some(write) = self.writer.poll_write() {
                     self.store.submit(self.writer.version(), &write);
+                    self.writer.handle_written(write);
                 }
                 self.now = self.now + Duration::from_micros(self.dice.below(200));
                 self.writer.turn(self.now);

@@ -14,9 +14,11 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_graph::{DraftedUpdate, GraphError, LargeChange, Limit, Mask, UpdateDraft};
 
+use super::household_turns::HouseholdTurns;
 use super::{Writer, WriterWork};
 use crate::limits::{
-    APART_WAITING_MAX, BEGUN_GRACE, DRAFTS_MAX, LARGE_QUADS, LARGE_TIME_FACTOR, PIECE_STEPS, UPDATE_INLINE_STEPS,
+    APART_WAITING_MAX, BEGUN_GRACE, DRAFTS_MAX, DRAFTS_OF_HOUSEHOLD_MAX, LARGE_QUADS, LARGE_TIME_FACTOR, PIECE_STEPS,
+    UPDATE_INLINE_STEPS,
 };
 use crate::machine::order::Taken;
 use crate::machine::request::{Refused, SpaceRequest};
@@ -110,21 +112,25 @@ pub(super) struct ApartChanges<R, C> {
     /// The first of them is under way, if it was begun.
     large: VecDeque<LargeRequest<R, C>>,
     /// Updates to be worked out, and the one that is.
-    drafts: VecDeque<ApartRequest<R, C>>,
+    drafts: HouseholdTurns<ApartRequest<R, C>>,
     drafting: Option<RunningDraft<R, C>>,
     /// When the piece began that is being done.
     piece: Option<Timestamp>,
+    /// When an update was tried that is the last of those to be worked out.
+    tried: Option<Timestamp>,
 }
 
 impl<R, C> Default for ApartChanges<R, C> {
     fn default() -> Self {
-        Self { large: VecDeque::new(), drafts: VecDeque::new(), drafting: None, piece: None }
+        Self { large: VecDeque::new(), drafts: HouseholdTurns::default(), drafting: None, piece: None, tried: None }
     }
 }
 
 impl<R, C> ApartChanges<R, C> {
-    pub(super) fn is_full(&self) -> bool {
+    /// Whether there is no place for one more of this household.
+    pub(super) fn is_full(&self, household: u64) -> bool {
         self.large.len() + self.drafts.len() >= APART_WAITING_MAX
+            || self.drafts.of(household) >= DRAFTS_OF_HOUSEHOLD_MAX
     }
 
     /// Everybody who waits for it.
@@ -132,7 +138,7 @@ impl<R, C> ApartChanges<R, C> {
         let Self { large, drafts, drafting, .. } = std::mem::take(self);
         let large = large.into_iter().map(|large| large.request.taken);
         let drafting = drafting.into_iter().map(|draft| draft.request);
-        large.chain(drafts.into_iter().chain(drafting).map(|request| request.taken))
+        large.chain(drafts.into_all().chain(drafting).map(|request| request.taken))
     }
 }
 
@@ -153,13 +159,14 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         if !is_draft && !is_large {
             return Some(taken);
         }
-        if self.apart.is_full() {
+        let household = taken.value.household;
+        if self.apart.is_full(household) {
             self.refuse(taken, Refused::busy(Duration::from_secs(1)));
             return None;
         }
         let history = ApartHistory::default();
         if is_draft {
-            self.apart.drafts.push_back(ApartRequest { taken, history });
+            self.apart.drafts.push(household, ApartRequest { taken, history });
             return None;
         }
         let is_smaller = self.is_smaller(&taken.value.ask);
@@ -174,7 +181,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// what was sent before it.
     pub(crate) fn flows_apart(&self) -> Vec<u64> {
         let ApartChanges { large, drafts, drafting, .. } = &self.apart;
-        let apart = large.iter().map(|large| &large.request).chain(drafts).chain(drafting.iter().map(|it| &it.request));
+        let apart =
+            large.iter().map(|large| &large.request).chain(drafts.iter()).chain(drafting.iter().map(|it| &it.request));
         let taken = apart.map(|request| &request.taken).chain(self.due.iter().map(|work| &work.taken));
         let mut flows: Vec<u64> = taken.map(|taken| taken.value.flow).filter(|flow| *flow != 0).collect();
         flows.sort_unstable();
@@ -188,9 +196,10 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
 
     /// Does one piece; [`Writer::end_piece`] ends it.
     pub(crate) fn handle_piece(&mut self, now: Timestamp) {
-        let Some(mut large) = self.apart.large.pop_front() else {
-            return self.space.tidy(self.apart_limits.piece_steps);
-        };
+        // What is left of the last one goes before the next is begun.
+        let is_begun = self.apart.large.front().is_some_and(|large| large.change.is_none());
+        let next = if self.space.has_leftovers() && !is_begun { None } else { self.apart.large.pop_front() };
+        let Some(mut large) = next else { return self.space.tidy(self.apart_limits.piece_steps) };
         if let Some(error) = large.failed.take() {
             return self.fail_large(large, error);
         }
@@ -272,12 +281,28 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
 
     /// The commit cannot do it in its time, or it was overtaken: it is worked out, or done whatever it takes.
     pub(super) fn again(&mut self, request: ApartRequest<R, C>) {
+        let household = request.taken.value.household;
         match request.history.drafts {
-            0 if self.apart.is_full() => self.refuse_apart(request, Refused::busy(Duration::from_secs(1))),
-            0 => self.apart.drafts.push_back(request),
+            0 if self.apart.is_full(household) => self.refuse_apart(request, Refused::busy(Duration::from_secs(1))),
+            0 => self.apart.drafts.push(household, request),
             // Before those who wait for their first time.
-            drafts if drafts < self.apart_limits.drafts_max => self.apart.drafts.push_front(request),
+            drafts if drafts < self.apart_limits.drafts_max => self.apart.drafts.push_again(household, request),
             _ => self.last_time(request),
+        }
+    }
+
+    /// An update was tried within the commits, and has to be worked out; [`Writer::charge_try`] says what that took.
+    pub(super) fn set_aside(&mut self, now: Timestamp, request: ApartRequest<R, C>, is_first_try: bool) {
+        let waiting = self.apart.drafts.len();
+        self.again(request);
+        self.apart.tried = (is_first_try && self.apart.drafts.len() > waiting).then_some(now);
+    }
+
+    /// What was spent on an update that was tried is not free because it was in vain.
+    pub(super) fn charge_try(&mut self, now: Timestamp) {
+        let Some(began) = self.apart.tried.take() else { return };
+        if let Some(request) = self.apart.drafts.last_mut() {
+            request.history.spent += now.since(began);
         }
     }
 
@@ -294,7 +319,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// What is to be worked out next, and until when.
     pub(crate) fn poll_draft(&mut self, now: Timestamp) -> Option<(UpdateDraft, Timestamp)> {
         while self.apart.drafting.is_none() {
-            let mut request = self.apart.drafts.pop_front()?;
+            let mut request = self.apart.drafts.pop()?;
             let task = &request.taken.value;
             let is_smaller = self.is_smaller(&task.ask);
             let refused = if task.until <= now { Some(Refused::Late) } else { self.refusal(task, is_smaller) };

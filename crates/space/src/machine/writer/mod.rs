@@ -4,13 +4,14 @@
 //! while one group is synced the next one gathers in the request queue. Nobody sees anything of a group before.
 //!
 //! The contract: *[`Writer::handle_request`] with what arrives; do each [`Writer::poll_job`] by [`Writer::perform`], hand
-//! over each [`Writer::poll_write`], say by [`Writer::turn`] that it is done; then say what is visible
+//! over each [`Writer::poll_write`] and give it back, say by [`Writer::turn`] that it is done; then say what is visible
 //! ([`Writer::poll_version`]), answer ([`Writer::poll_reply`]), and tell ([`Writer::poll_ready`]), in this order.* Every
 //! request is answered once. Refuses to know of threads, channels and disks; driven by `writer_thread`, and by the
 //! simulation.
 
 mod apart;
 mod group;
+mod household_turns;
 mod notify;
 mod perform;
 mod standing;
@@ -69,9 +70,9 @@ impl<R, C> WriterWork<R, C> {
             (SpaceRequest::Update(update), Prepared::Nothing) if update.reads() => {
                 Some(task.until.min(now + UPDATE_INLINE_TIME))
             }
-            (SpaceRequest::Update(_), Prepared::Nothing | Prepared::LastTime) | (SpaceRequest::AddRule { .. }, _) => {
-                Some(task.until)
-            }
+            // One that only says what it changes is as short as its text.
+            (SpaceRequest::Update(update), _) if !update.reads() => None,
+            (SpaceRequest::Update(_), Prepared::LastTime) | (SpaceRequest::AddRule { .. }, _) => Some(task.until),
             _ => None,
         }
     }
@@ -311,9 +312,16 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         self.writes.pop_front()
     }
 
+    /// It was handed over.
+    pub(crate) fn handle_written(&mut self, write: Write) {
+        for delta in write.deltas {
+            self.space.let_go(delta);
+        }
+    }
+
     /// What was performed is done, and handed over.
     pub(crate) fn turn(&mut self, now: Timestamp) {
-        let Some(mut done) = self.current.take() else { return };
+        let Some(mut done) = self.current.take() else { return self.charge_try(now) };
         done.took = now.since(done.began);
         match &mut self.group {
             Some(group) => group.push(now, done),

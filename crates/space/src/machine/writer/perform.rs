@@ -22,6 +22,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// and nothing was done.
     pub(crate) fn perform(&mut self, now: Timestamp, work: WriterWork<R, C>, cancel: CancelToken) -> bool {
         let WriterWork { taken, prepared, history } = work;
+        let is_first_try = matches!(prepared, Prepared::Nothing);
         // Changes have no key, so nobody joins them.
         let Taken { job, value: mut task, joined, queued } = taken;
         let is_kept = self.store.is_some() && !matches!(task.ask, SpaceRequest::Subscribe { .. });
@@ -32,7 +33,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         let outcome = match self.execute(now, &mut task, prepared, history, cancel) {
             Ok(None) => {
                 drop(before);
-                self.again(ApartRequest { taken: Taken { job, value: task, joined, queued }, history });
+                let request = ApartRequest { taken: Taken { job, value: task, joined, queued }, history };
+                self.set_aside(now, request, is_first_try);
                 return false;
             }
             Ok(Some(answer)) => Ok(answer),
@@ -247,6 +249,10 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             // Said before: whoever hears nothing must not take it for undone.
             requester.submit();
             self.writes.push_back(Write { rule, stopped: removed, deltas, bytes });
+        } else {
+            for delta in deltas {
+                self.space.let_go(delta);
+            }
         }
         ResponseBody::Changed { is_change, blanks }
     }
