@@ -9,7 +9,9 @@ use oxrdfio::RdfFormat;
 use serde_json::{Value, json};
 use sparesults::QueryResultsFormat;
 use tidegate_graph::{GraphError, Query, QueryLimits, Update};
-use tidegate_space::{AnswerSource, Class, Form, Refused, RequestOrigin, ResponseBody, SpaceHandle, SpaceRequest};
+use tidegate_space::{
+    AnswerSource, Class, DeclinedBy, Form, Refused, RequestOrigin, ResponseBody, SpaceHandle, SpaceRequest,
+};
 
 use crate::audit::about;
 use crate::body::{self, text};
@@ -106,7 +108,7 @@ pub(crate) async fn run(State(state): State<Arc<AdminState>>, request: Request) 
     let reading = space.read(query.len(), Class::Query, asker, move |limits| match read(&query, limits) {
         Ok((ask, kind)) => (Ok(kind), Ok(ask)),
         Err(GraphError::Cancelled) => (Err(GraphError::Cancelled), Err(Refused::Late)),
-        Err(error) => (Err(error), Err(Refused::Declined)),
+        Err(error) => (Err(error), Err(Refused::Declined(DeclinedBy::Mistake))),
     });
     let (answered, kind) = match reading.answer().await {
         (_, Some(Err(error))) => return Err(wrong(&error)),
@@ -138,7 +140,7 @@ pub(crate) async fn update(State(state): State<Arc<AdminState>>, request: Reques
     let reading = space.read(update.len(), Class::Update, asker, move |limits| match Update::parse(&update, limits) {
         Ok(update) => (Ok(()), Ok(SpaceRequest::Update(Box::new(update)))),
         Err(GraphError::Cancelled) => (Err(GraphError::Cancelled), Err(Refused::Late)),
-        Err(error) => (Err(error), Err(Refused::Declined)),
+        Err(error) => (Err(error), Err(Refused::Declined(DeclinedBy::Mistake))),
     });
     match reading.answer().await {
         (_, Some(Err(error))) => Err(wrong(&error)),
@@ -176,7 +178,7 @@ fn refused(why: Refused) -> Problem {
         }
         Refused::Closing => Problem::busy("the broker ends"),
         Refused::Unavailable(condition) => Problem::busy(format!("the smart space is {}", condition.name())),
-        Refused::Panicked | Refused::Declined => {
+        Refused::Panicked | Refused::Declined(_) => {
             let detail = "an internal error, which is logged";
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", detail)
         }

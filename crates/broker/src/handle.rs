@@ -211,6 +211,11 @@ impl Handle {
         self.shared.store.as_ref().map_or(BanKept::No, |store| store.is_kept(ticket))
     }
 
+    /// How long whoever calls itself so, of this user and from there, has to stay away; none if it is not banned.
+    pub fn banned_for(&self, name: &str, user: Option<&str>, from: IpAddr) -> Option<Duration> {
+        lock(&self.shared.bans).find(name, user, from, self.shared.clock.now())
+    }
+
     /// All bans that have not ended.
     pub fn bans(&self) -> Vec<Ban> {
         lock(&self.shared.bans).list(self.shared.clock.now())

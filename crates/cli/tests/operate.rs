@@ -98,7 +98,7 @@ fn limits_and_bans_are_set_listed_and_removed() {
     assert_eq!(
         added,
         "kept out for 10 min: client \"meter-17\"; nobody of that name is connected now: it holds for who comes\n\
-         bans hold for MQTT; knowledge processors (SPARQL, SSAP) of the same name, user or address still come in\n"
+         bans hold for MQTT and at the doors of the smart space; what subscribes there already hears until it asks again\n"
     );
     assert_eq!(broker.ask(&["ban", "add", "*"]).status.code(), Some(2), "no pattern");
     assert!(broker.told(&["ban"]).contains("too loud"));

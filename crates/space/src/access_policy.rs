@@ -32,6 +32,11 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
         None
     }
 
+    /// How long a KP has to stay away, if it is banned.
+    fn banned_for(&self, _kp: &KpIdentity<'_>) -> Option<Duration> {
+        None
+    }
+
     /// Checks a password that comes from there, elsewhere, and calls back if it was asked.
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked;
 
@@ -117,6 +122,11 @@ impl ConnectionRights {
 
 /// What whoever subscribed is told when its rights have changed.
 pub(crate) const RIGHTS_CHANGED: &str = "the rights to read graphs have changed; subscribe again";
+
+/// What a KP is told that is banned.
+pub(crate) fn banned(left: Duration) -> String {
+    format!("banned by an operator or for a flood; it ends in {} s", left.as_secs().max(1))
+}
 
 /// Whether a password is being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -103,7 +103,7 @@ impl From<&Refused> for Ssap {
             | Refused::Closing
             | Refused::Unwritable
             | Refused::Unavailable(_) => Self::Busy,
-            Refused::Failed(_) | Refused::TooLong | Refused::Declined => Self::Refused,
+            Refused::Failed(_) | Refused::TooLong | Refused::Declined(_) => Self::Refused,
             Refused::Late | Refused::Unconfirmed | Refused::Panicked => Self::Failed,
         }
     }
@@ -135,7 +135,7 @@ impl Counts {
             Err(Refused::Panicked) => 10,
             Err(Refused::Unavailable(_)) => 11,
             // Nothing was asked.
-            Err(Refused::Declined) => return,
+            Err(Refused::Declined(_)) => return,
         };
         self.requests[class.index()][place].fetch_add(1, Ordering::Relaxed);
     }

@@ -14,7 +14,7 @@ use crate::access_policy::{AccessPolicy, KpClass, KpIdentity};
 use crate::counts::ConnectionKind;
 use crate::handle::SpaceHandle;
 use crate::machine::delegation::ClientDelegation;
-use crate::machine::request::{Refused, SpaceResponse, cut};
+use crate::machine::request::{DeclinedBy, Refused, SpaceResponse, cut};
 use crate::machine::request_queue::Caller;
 use crate::machine::standing::KpStanding;
 use crate::shared_state::lock;
@@ -53,7 +53,7 @@ pub struct KpCounts {
     pub refused: u64,
     /// Let go because it left, or asked again.
     pub outdated: u64,
-    /// Anything else: late, failed, too long.
+    /// Anything else: wrong, late, failed, too long.
     pub failed: u64,
     /// Classes that it asked for without the right to them.
     pub claims_ignored: u64,
@@ -150,6 +150,9 @@ impl KpDirectory {
             }
             Err(Refused::Busy(_) | Refused::Dropped) => counts.refused += 1,
             Err(Refused::Outdated) => counts.outdated += 1,
+            Err(Refused::Declined(DeclinedBy::NoNeed)) => counts.answered += 1,
+            // It is told what they say.
+            Err(Refused::Declined(DeclinedBy::Others)) => {}
             Err(_) => counts.failed += 1,
         }
     }
@@ -186,6 +189,11 @@ impl SpaceHandle {
         let client = self.number(&(household, kp.address.to_canonical(), kp.name.unwrap_or_default()));
         self.shared.kps.on_heard(self.shared.now(), client, kp, &class, door);
         Caller::new(client, asks).of(household, class.standing)
+    }
+
+    /// A request of a KP has ended without anything asked of the space.
+    pub(crate) fn note_declined(&self, client: u64, by: DeclinedBy) {
+        self.shared.kps.on_answered(client, &Err(Refused::Declined(by)));
     }
 
     /// All KPs of one user; without one, of one address, and of what one host of IPv6 can choose from.

@@ -55,8 +55,8 @@ pub use machine::condition::Condition;
 pub use machine::delegation::{ClientDelegation, DelegationConfig, DelegationCounts};
 pub use machine::notification::SpaceNotification;
 pub use machine::request::{
-    AnswerDelivery, AnswerSource, Begun, Form, Refused, RequestOrigin, ResponseBody, ResumePoint, SpaceResponse,
-    Subscribed, Watched,
+    AnswerDelivery, AnswerSource, Begun, DeclinedBy, Form, Refused, RequestOrigin, ResponseBody, ResumePoint,
+    SpaceResponse, Subscribed, Watched,
 };
 pub use machine::request_queue::Caller;
 pub use machine::standing::{KpRole, KpStanding};

@@ -362,8 +362,12 @@ impl Request {
                 shared.offer(ask, RequestOrigin { patience, ..asker }, ReplyTo { progress, charge, reply });
             }
             Err(Refused::Late) => self.refuse(shared, Refused::Late),
-            // What is wrong with a text is not counted: nothing was asked.
-            Err(refused) => drop(self.reply.send(Err(refused))),
+            // Not counted by class, because nothing was asked; but its KP did come.
+            Err(refused) => {
+                let outcome = Err(refused);
+                shared.kps.on_answered(self.asker.caller.client, &outcome);
+                let _ = self.reply.send(outcome);
+            }
         }
         true
     }

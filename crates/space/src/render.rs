@@ -14,7 +14,7 @@ use tidegate_wire_ssap::{RowWriter, SsapValue, write_boolean, write_triples};
 
 use crate::combining::RowKeeper;
 use crate::limits::ANSWER_BYTES_MAX;
-use crate::machine::request::{Form, Refused};
+use crate::machine::request::{DeclinedBy, Form, Refused};
 use crate::notifications::SpaceRequest;
 use crate::ssap::terms::triple_of;
 
@@ -103,12 +103,12 @@ pub(crate) fn part(
     snapshot: &Snapshot,
     limits: &QueryLimits,
 ) -> Result<(Vec<u8>, bool), Refused> {
-    let Some(variables) = query.variables() else { return Err(Refused::Declined) };
+    let Some(variables) = query.variables() else { return Err(Refused::Declined(DeclinedBy::Mistake)) };
     let is_end =
         |error: &GraphError| matches!(error, GraphError::Cancelled | GraphError::Limit(_) | GraphError::LimitAt(..));
     let mut found = match query.run(snapshot, limits) {
         Ok(QueryAnswer::Rows(found)) => Some(found),
-        Ok(_) => return Err(Refused::Declined),
+        Ok(_) => return Err(Refused::Declined(DeclinedBy::Mistake)),
         Err(error) if is_end(&error) => None,
         Err(error) => return Err(error.into()),
     };

@@ -241,6 +241,10 @@ impl SepaError {
         wrong(429, "too_many_requests", "too many subscriptions on this connection", alias)
     }
 
+    pub(crate) fn banned(words: &str, alias: Option<&str>) -> Self {
+        wrong(403, "banned", words, alias)
+    }
+
     pub(crate) fn ended(words: &str, alias: Option<&str>) -> Self {
         wrong(410, "subscription_ended", words, alias)
     }
@@ -261,7 +265,7 @@ impl SepaError {
             Refused::Closing => wrong(503, "closing", "the broker ends", alias),
             Refused::Panicked => wrong(500, "failed", "an internal error, which is logged", alias),
             Refused::Unavailable(_) => wrong(503, "unavailable", UNAVAILABLE, alias),
-            Refused::Declined => wrong(400, "bad_request", "declined", alias),
+            Refused::Declined(_) => wrong(400, "bad_request", "declined", alias),
             Refused::Failed(error @ GraphError::Forbidden(_)) => wrong(403, "forbidden", error.to_string(), alias),
             Refused::Failed(error) => wrong(400, "failed", error.to_string(), alias),
         }

@@ -34,6 +34,10 @@ impl AccessPolicy for Agents {
         KpClass { name, standing: KpStanding { role, weight: 4 }, is_claim_ignored }
     }
 
+    fn banned_for(&self, kp: &KpIdentity<'_>) -> Option<std::time::Duration> {
+        kp.name.is_some_and(|name| name.starts_with("loud")).then_some(std::time::Duration::from_secs(60))
+    }
+
     fn check(&self, user: String, password: Vec<u8>, _: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
         verdict(user == "ann" && password == b"x");
         Checked::Asked
@@ -73,6 +77,55 @@ fn kps_behind_one_address_are_known_by_their_own_names_at_all_doors() {
     assert_eq!(counts(None), (2, 2, "http", "normal", KpRole::Customer));
     assert_eq!(counts(Some("agent-7")), (2, 2, "ssap", "agents", KpRole::Service), "by its first message");
     assert_eq!(kps.len(), 4);
+}
+
+#[test]
+fn who_is_banned_comes_in_at_no_door_and_its_neighbours_do() {
+    let broker = start_with(SpaceLimits::default(), Arc::new(Agents));
+    let ask = |name| broker.request("GET", "/query?query=ASK%7B%7D", &[("pace-client", name)], b"");
+    let told = ask("loud-1");
+    assert_eq!((told.status, told.header("retry-after")), (403, Some("60")), "{}", told.body);
+    assert!(told.body.contains("\"banned\""), "{}", told.body);
+    assert_eq!(ask("quiet").status, 200);
+    let insert = |node: &str| {
+        let mut peer = Peer::new(broker.ssap());
+        let triples = graph("insert_graph", &triple("urn:a", "urn:b", "1"));
+        peer.send(&message_of(node, "INSERT", 1, &format!("{CONFIRM}{triples}")));
+        (peer.next(), peer)
+    };
+    let (told, mut peer) = insert("loud-2");
+    assert!(told.contains("m3:KP.Error.Request") && told.contains("banned"), "{told}");
+    assert_eq!(peer.rest(), "", "the connection ends");
+    assert!(insert("quiet").0.contains("m3:Success"));
+    assert!(broker.handle().kps().iter().all(|kp| kp.name.as_deref() == Some("quiet")));
+}
+
+/// Every request of a KP ends somewhere, also one that cannot be read and one that need not be asked.
+#[test]
+fn what_became_of_the_requests_of_a_kp_adds_up() {
+    let broker = start_with(SpaceLimits::default(), Arc::new(tidegate_space::Everybody));
+    let name = ("pace-client", "lamp-1");
+    let ask = |path: &str, headers: &[(&str, &str)]| broker.request("GET", path, headers, b"");
+    let first = ask("/query?query=ASK%7B%7D", &[name]);
+    assert_eq!(first.status, 200);
+    assert_eq!(ask("/query?query=SELEC", &[name]).status, 400);
+    let version = first.header("pace-version").unwrap().to_owned();
+    assert_eq!(ask("/query?query=ASK%7B%7D", &[name, ("pace-version", &version)]).status, 304);
+    assert_eq!(
+        broker.request("POST", "/update", &[name, ("Content-Type", "application/sparql-update")], b"NO").status,
+        400
+    );
+    let mut peer = Peer::new(broker.ssap());
+    peer.send(&message_of("node-1", "QUERY", 1, "<parameter name=\"type\">sparql</parameter>"));
+    assert!(!peer.next().contains("m3:Success"));
+    let kps = broker.handle().kps();
+    for kp in &kps {
+        let counts = kp.counts;
+        let ended = counts.answered + counts.refused + counts.outdated + counts.failed;
+        assert_eq!(counts.requests, ended, "{kp:?}");
+    }
+    let lamp = find(&kps, Some("lamp-1")).counts;
+    assert_eq!((lamp.requests, lamp.answered, lamp.failed), (4, 2, 2));
 }
 
 #[test]

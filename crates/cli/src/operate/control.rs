@@ -79,7 +79,7 @@ pub(crate) fn ban(args: &BanArgs) -> Result<u8> {
             // The ban holds. A broker in trouble may not be able to say whom it meets.
             let here =
                 who_is_there(&door, whom).unwrap_or_else(|error| format!("who is there cannot be asked: {error}"));
-            let words = format!("kept out for {}: {}; {here}\n{MQTT_ALONE}\n", span(time.as_secs()), in_words(whom));
+            let words = format!("kept out for {}: {}; {here}\n{HOLDS_WHERE}\n", span(time.as_secs()), in_words(whom));
             (answer, words)
         }
         BanCommand::Remove { whom } => {
@@ -158,9 +158,9 @@ fn is_connected(row: &Value) -> bool {
     row["state"] != "away" && row["state"] != "closed"
 }
 
-/// What a ban does not do.
-const MQTT_ALONE: &str =
-    "bans hold for MQTT; knowledge processors (SPARQL, SSAP) of the same name, user or address still come in";
+/// Where a ban holds, and what it does not do.
+const HOLDS_WHERE: &str =
+    "bans hold for MQTT and at the doors of the smart space; what subscribes there already hears until it asks again";
 /// How connections end that a ban or `tidegate kick` has ended (0x98).
 const SENT_AWAY: &str = "administrative action";
 const NOBODY: &str = "nobody of that name is connected now: it holds for who comes";

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_admin::{ProcessControl, UserDirectory};
 use tidegate_broker::NotAsked;
@@ -52,6 +53,10 @@ impl AccessPolicy for RunningProcess {
         let weight = class.map_or(1, |class| class.weight);
         let name = class.map_or("normal", |class| &class.name).into();
         KpClass { name, standing: KpStanding { role, weight }, is_claim_ignored }
+    }
+
+    fn banned_for(&self, kp: &KpIdentity<'_>) -> Option<Duration> {
+        self.handle.banned_for(kp.name.unwrap_or_default(), kp.user, kp.address)
     }
 
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {

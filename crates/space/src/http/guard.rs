@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use super::HttpState;
 use super::problem::SpaceProblem;
 use super::site::Site;
-use crate::access_policy::{AccessMode, Checked, TokenHolder};
+use crate::access_policy::{AccessMode, Checked, KpIdentity, TokenHolder};
 use crate::handle::SpaceHandle;
 use crate::machine::request::Refused;
 use crate::panics::{Panicked, Part};
@@ -62,7 +62,7 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
         let site = Site::of(&head.headers, host(&head.headers), &*door.policy);
         let mut response = match site.preflight(&head.method, &head.headers) {
             Some(response) => response,
-            None => match admit(&door, &head, &site).await {
+            None => match admit(&door, &head, &site).await.and_then(|known| not_banned(&door, &head, known)) {
                 Ok(known) => {
                     let user = known.as_ref().map(|known| &*known.user);
                     head.extensions.insert(AskerRights(door.policy.rights(user)));
@@ -77,6 +77,20 @@ pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, 
     };
     let served = shared.panics.catch_async(Part::Http, serve).await;
     served.unwrap_or_else(|Panicked| SpaceProblem::from(Refused::Panicked).into_response())
+}
+
+/// Whom a ban is for is not let in, whoever it is.
+fn not_banned(
+    door: &HttpState,
+    head: &Parts,
+    known: Option<Authenticated>,
+) -> Result<Option<Authenticated>, SpaceProblem> {
+    let name = super::asks(&head.headers).client;
+    let kp = KpIdentity { user: known.as_ref().map(|it| &*it.user), address: peer(head), name: name.as_deref() };
+    match door.policy.banned_for(&kp) {
+        Some(left) => Err(SpaceProblem::banned(left)),
+        None => Ok(known),
+    }
 }
 
 async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Authenticated>, SpaceProblem> {

@@ -40,7 +40,7 @@ use crate::handle::SpaceHandle;
 use crate::limits::{
     BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_LAST_TIME, INLINE_BYTES,
 };
-use crate::machine::request::{AnswerDelivery, Refused, RequestOrigin, SpaceResponse};
+use crate::machine::request::{AnswerDelivery, DeclinedBy, Refused, RequestOrigin, SpaceResponse};
 use crate::memory::TextCharge;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
@@ -188,7 +188,7 @@ async fn ask_text<N: Send + Sync + 'static>(
     let reading = handle.read(bytes, class, asker, move |limits| match work(limits) {
         Ok((ask, note)) => (Ok(note), Ok(ask)),
         Err(problem) if problem.is_late() => (Err(problem), Err(Refused::Late)),
-        Err(problem) => (Err(problem), Err(Refused::Declined)),
+        Err(problem) => (Err(problem), Err(Refused::Declined(DeclinedBy::Mistake))),
     });
     match reading.answer().await {
         (_, Some(Err(problem))) => Err(problem),
@@ -212,10 +212,6 @@ fn asks(headers: &HeaderMap) -> Asks {
 /// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
 fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, SpaceProblem> {
     let asks = asks(&head.headers);
-    // Whoever has not shown who it is, is known by its address, and by what it calls itself.
-    let user = head.extensions.get::<guard::Authenticated>().map(|known| &*known.user);
-    let kp = KpIdentity { user, address: tidegate_http::peer(head), name: asks.client.as_deref() };
-    let caller = door.handle.caller(&*door.policy, &kp, &asks, ConnectionKind::Http);
     // A form does not hide what stands in the address.
     let address = body::Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let timeout = match parameters.one("timeout")? {
@@ -239,6 +235,10 @@ fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Resul
         }
         None => asks.deadline,
     };
+    // Whoever has not shown who it is, is known by its address, and by what it calls itself.
+    let user = head.extensions.get::<guard::Authenticated>().map(|known| &*known.user);
+    let kp = KpIdentity { user, address: tidegate_http::peer(head), name: asks.client.as_deref() };
+    let caller = door.handle.caller(&*door.policy, &kp, &asks, ConnectionKind::Http);
     // Several clients of one address may ask the same: only who has a name is known to be the same as before.
     let is_check =
         asks.client.is_some() && (asks.version.is_some() || head.headers.contains_key(header::IF_NONE_MATCH));

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use tidegate_control::hints::Hints;
 use tidegate_graph::GraphError;
 
+use crate::access_policy::banned;
 use crate::limits::DISK_RETRY;
 use crate::machine::request::Refused;
 
@@ -39,6 +40,11 @@ impl SpaceProblem {
     pub(crate) fn wrong_passwords(pause: Duration) -> Self {
         let detail = "too many wrong passwords of this user from this address";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "wrong-passwords", detail).after(pause)
+    }
+
+    /// Whoever asks has to stay away.
+    pub(crate) fn banned(left: Duration) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "banned", banned(left)).after(left)
     }
 
     /// Its time was over, or nobody waited any more.
@@ -101,7 +107,7 @@ impl From<Refused> for SpaceProblem {
                 Self::unavailable("unavailable", UNAVAILABLE).after(condition.retry_after())
             }
             // Its door knows better; this is for those that forgot.
-            Refused::Declined => Self::usage("declined"),
+            Refused::Declined(_) => Self::usage("declined"),
             Refused::Failed(error) => error.into(),
         }
     }

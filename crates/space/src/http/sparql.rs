@@ -18,7 +18,7 @@ use super::problem::{SpaceProblem, announce};
 use super::{HttpState, Whole, ask_text, asker, asks, federation, method_not_allowed, negotiate, read_body, value};
 use crate::answer_stream::AnswerStream;
 use crate::handle::SpaceHandle;
-use crate::machine::request::{AnswerSource, Form, Refused, RequestOrigin, ResponseBody, SpaceResponse};
+use crate::machine::request::{AnswerSource, DeclinedBy, Form, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::notifications::SpaceRequest;
 
 /// The operations that a path takes.
@@ -160,14 +160,15 @@ async fn ask(
     let (bytes, handle, began) = (text.len(), asked.clone(), Instant::now());
     let mut terms = QueryTerms { default, named, headers: head.headers };
     let work = move |limits: &QueryLimits| {
-        let wrong = |problem| (QueryNote::Wrong(problem), Err(Refused::Declined));
+        let wrong = |problem| (QueryNote::Wrong(problem), Err(Refused::Declined(DeclinedBy::Mistake)));
         let query = match Query::parse(&text, limits) {
             Ok(query) => query,
             Err(GraphError::Cancelled) => return (QueryNote::Wrong(Refused::Late.into()), Err(Refused::Late)),
             Err(GraphError::Refused(QueryRefusal::Service)) if handle.has_services() => {
                 return match FederatedQuery::parse(&text, limits) {
                     Ok(query) => {
-                        (QueryNote::Federated(Box::new(FederatedNote { query, terms })), Err(Refused::Declined))
+                        let note = Box::new(FederatedNote { query, terms });
+                        (QueryNote::Federated(note), Err(Refused::Declined(DeclinedBy::Others)))
                     }
                     Err(error) => wrong(error.into()),
                 };
@@ -182,7 +183,7 @@ async fn ask(
         let ask = SpaceRequest::Query { query: Box::new(query), form };
         let unchanged = |seen: &u64| handle.unchanged_at(&ask, Some(*seen));
         if let Some(version) = seen(&handle, &terms.headers, is_read).iter().find_map(unchanged) {
-            return (QueryNote::Unchanged(version), Err(Refused::Declined));
+            return (QueryNote::Unchanged(version), Err(Refused::Declined(DeclinedBy::NoNeed)));
         }
         (QueryNote::Asked(form, is_repeatable), Ok(ask))
     };

@@ -22,12 +22,12 @@ use tracing::info;
 use super::guard::Authenticated;
 use super::problem::SpaceProblem;
 use super::{HttpState, asks};
-use crate::access_policy::{AccessPolicy, ConnectionRights, KpIdentity, RIGHTS_CHANGED};
+use crate::access_policy::{AccessPolicy, ConnectionRights, KpIdentity, RIGHTS_CHANGED, banned};
 use crate::counts::ConnectionKind;
 use crate::handle::SpaceHandle;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::machine::notification::{SpaceNotification, delegation_hints};
-use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse, Watched};
+use crate::machine::request::{DeclinedBy, Refused, RequestOrigin, ResponseBody, SpaceResponse, Watched};
 use crate::machine::request_queue::Caller;
 use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, RESTARTING, SpaceRequest, outlet};
 use crate::panics::Part;
@@ -169,14 +169,17 @@ impl Socket {
     }
 
     /// A name in the first message counts, if none came with the handshake: browsers cannot say it there.
-    fn caller(&mut self, asks: &Asks) -> Caller {
+    fn caller(&mut self, asks: &Asks) -> Result<Caller, String> {
         if self.kp.name.is_none() {
             self.kp.name.clone_from(&asks.client);
         }
         let SocketKp { user, address, name, .. } = &self.kp;
         let kp =
             KpIdentity { user: user.as_deref(), address: *address, name: Some(name.as_deref().unwrap_or("socket")) };
-        self.handle.caller(&*self.policy, &kp, asks, ConnectionKind::Socket)
+        match self.policy.banned_for(&kp) {
+            Some(left) => Err(banned(left)),
+            None => Ok(self.handle.caller(&*self.policy, &kp, asks, ConnectionKind::Socket)),
+        }
     }
 
     fn say(&mut self, text: String) {
@@ -208,7 +211,10 @@ impl Socket {
             }
             Ok(SepaRequest::Subscribe(mut wanted)) => {
                 let (asks, alias, is_return) = (&wanted.asks, wanted.alias.take(), wanted.seen.is_some());
-                let caller = self.caller(asks);
+                let caller = match self.caller(asks) {
+                    Ok(caller) => caller,
+                    Err(words) => return self.say(SepaError::banned(&words, alias.as_deref()).text()),
+                };
                 let asker = RequestOrigin::new(0, asks.deadline).of(caller).with_delegation(asks.delegate);
                 let bytes = wanted.sparql.len();
                 let (outlet, class) = (Some(Arc::clone(&self.outlet)), Class::Subscribe);
@@ -218,7 +224,7 @@ impl Socket {
                         (None, Ok(SpaceRequest::Subscribe { what, name: spuid(), seen, outlet }))
                     }
                     Err(GraphError::Cancelled) => (None, Err(Refused::Late)),
-                    Err(error) => (Some(error), Err(Refused::Declined)),
+                    Err(error) => (Some(error), Err(Refused::Declined(DeclinedBy::Mistake))),
                 });
                 self.under_way.push_back((PendingSubscribe { alias, is_return, scope: self.handle.scope() }, reading));
             }

@@ -270,8 +270,19 @@ pub enum Refused {
     Panicked,
     /// The space begins anew, or was given up.
     Unavailable(Condition),
-    /// Its door has decided otherwise when the text was read, and knows why.
-    Declined,
+    /// Nothing was asked: its door has decided so when the text was read.
+    Declined(DeclinedBy),
+}
+
+/// Why nothing was asked of the space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeclinedBy {
+    /// There is something wrong with the text, and the door says what.
+    Mistake,
+    /// Its asker has the answer already, or needs none of the space.
+    NoNeed,
+    /// Others have to be asked before.
+    Others,
 }
 
 impl Refused {

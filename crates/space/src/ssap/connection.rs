@@ -24,16 +24,16 @@ use tracing::{debug, info};
 
 use super::buffer::{Buffer, READ_BYTES};
 use super::plan::{Plan, PlanStep, ReplyForm, header_of, look};
-use super::read::{AnswerKind, ReadOutcome, Understood, WaitingFor, class_of, discard, understand};
+use super::read::{AnswerKind, ReadOutcome, Understood, WaitingFor, class_of, declined_by, discard, understand};
 use super::write::{self, SsapSubscription};
 use super::{SsapState, SubscriptionEnd, subscription_name, uuid};
-use crate::access_policy::{ConnectionRights, KpIdentity, RIGHTS_CHANGED};
+use crate::access_policy::{ConnectionRights, KpIdentity, RIGHTS_CHANGED, banned};
 use crate::counts::{ConnectionKind, Ssap};
 use crate::handle::SpaceHandle;
 use crate::limits::{
     SSAP_FAREWELLS, SSAP_LINGER_TIME, SSAP_MESSAGE_BYTES_MAX, SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
-use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse};
+use crate::machine::request::{DeclinedBy, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::notifications::{NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 use crate::panics::{Panicked, Part};
 
@@ -266,17 +266,24 @@ impl SsapConnection {
         let scope = self.handle.scope();
         let node = self.node.get_or_insert_with(|| (&*header.node_id).into());
         let kp = KpIdentity { user: self.user.as_deref(), address: self.peer.ip(), name: Some(node) };
+        if let Some(left) = self.door.policy.banned_for(&kp) {
+            return self.conclude(&header, PlanStep::Close(Status::KpRequest, banned(left)));
+        }
         let caller = self.door.handle.caller(&*self.door.policy, &kp, &asks, ConnectionKind::Ssap);
         let is_check = asks.version.is_some();
         let asker = RequestOrigin { is_check, ..RequestOrigin::new(0, asks.deadline).of(caller.in_flow(self.flow)) };
         let asker = asker.with_delegation(asks.delegate);
         let is_told = *asks != Asks::default();
         match step {
-            PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => self.conclude(&header, step),
+            PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => {
+                self.handle.note_declined(caller.client, declined_by(&step));
+                self.conclude(&header, step);
+            }
             PlanStep::Ask(ask, reply) => {
                 // A number does not say with which rights it was seen.
                 let seen = asks.version.filter(|_| !self.handle.is_restricted());
                 if let Some(version) = self.handle.unchanged_at(&ask, seen) {
+                    self.handle.note_declined(caller.client, DeclinedBy::NoNeed);
                     self.door.handle.note_ssap(&header, Ssap::Done);
                     write::not_modified(&header, version, &mut self.out);
                     return;
@@ -292,6 +299,7 @@ impl SsapConnection {
             }
             PlanStep::Subscribe(..) | PlanStep::Read(_) if self.has_too_many(&header) => {
                 let words = "too many subscriptions on this connection";
+                self.handle.note_declined(caller.client, DeclinedBy::Mistake);
                 self.settle(&header, Status::OutOfResources, words);
             }
             PlanStep::Subscribe(what, rows, seen) => {

@@ -16,7 +16,7 @@ use super::plan::{Plan, PlanStep, ReplyForm, Rows, plan};
 use super::{subscription_name, uuid};
 use crate::handle::{PendingReply, SpaceHandle};
 use crate::limits::SSAP_LINGER_BYTES;
-use crate::machine::request::{Refused, SpaceResponse};
+use crate::machine::request::{DeclinedBy, Refused, SpaceResponse};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::parsers::TextReading;
 
@@ -89,7 +89,7 @@ pub(super) fn understand(
     let (what, ask) = match step {
         _ if limits.cancel.is_cancelled() => (ReadOutcome::Asked(AnswerKind::Unread), Err(Refused::Late)),
         PlanStep::Ask(ask, reply) => match unchanged {
-            Some(version) => (ReadOutcome::Unchanged(version), Err(Refused::Declined)),
+            Some(version) => (ReadOutcome::Unchanged(version), Err(Refused::Declined(DeclinedBy::NoNeed))),
             None => (ReadOutcome::Asked(AnswerKind::Ask(reply)), Ok(ask)),
         },
         PlanStep::Subscribe(what, rows, seen) => {
@@ -99,11 +99,23 @@ pub(super) fn understand(
         }
         // Nothing is read twice.
         PlanStep::Read(_) => {
-            (ReadOutcome::Done(PlanStep::Reply(Status::SibError, String::new())), Err(Refused::Declined))
+            let done = PlanStep::Reply(Status::SibError, String::new());
+            (ReadOutcome::Done(done), Err(Refused::Declined(DeclinedBy::Mistake)))
         }
-        done => (ReadOutcome::Done(done), Err(Refused::Declined)),
+        done => {
+            let by = declined_by(&done);
+            (ReadOutcome::Done(done), Err(Refused::Declined(by)))
+        }
     };
     (Understood { header, is_told, what }, ask)
+}
+
+/// Why nothing of the space is needed for it.
+pub(super) fn declined_by(step: &PlanStep) -> DeclinedBy {
+    match step {
+        PlanStep::Reply(status, _) | PlanStep::Close(status, _) if *status != Status::Success => DeclinedBy::Mistake,
+        _ => DeclinedBy::NoNeed,
+    }
 }
 
 /// Takes what the other side still sends and throws it away, for a moment: else its system would throw away what it was

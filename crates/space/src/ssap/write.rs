@@ -101,7 +101,7 @@ pub(crate) fn refusal(header: &SsapHeader, refused: &Refused, out: &mut String) 
         Refused::Unavailable(condition) => {
             (Status::OutOfResources, UNAVAILABLE.to_owned(), after(Some(condition.retry_after())))
         }
-        Refused::Declined => (Status::KpRequest, "declined".to_owned(), after(None)),
+        Refused::Declined(_) => (Status::KpRequest, "declined".to_owned(), after(None)),
         Refused::Failed(error) => (status_of(error), error.to_string(), after(None)),
     };
     paced(AnswerWriter::confirm(header, status, out).text("reason", &words), &hints).finish();
