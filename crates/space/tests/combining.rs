@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParserOutput};
 use tidegate_graph::{GraphSpace, Query, QueryAnswer, QueryLimits, Snapshot, SpaceLimits, Update};
 use tidegate_space::{
-    AnswerSource, Form, Part, Probe, RequestOrigin, ResponseBody, Service, ServiceOptions, SpaceHandle, SpaceRequest,
-    SpaceResponse,
+    AnswerDelivery, AnswerSource, Form, Part, Probe, Refused, RequestOrigin, ResponseBody, Service, ServiceOptions,
+    SpaceHandle, SpaceRequest, SpaceResponse,
 };
 
 /// What is asked, as templates: `?a` to `?d` stand for names, `<urn:1>` and the like for terms.
@@ -322,6 +322,37 @@ fn who_asks_the_same_under_other_names_joins_it_too_and_is_asked_anew_where_rows
         let expected = if evaluations == 1 { AnswerSource::Shared } else { AnswerSource::Fresh };
         assert_eq!((first.source, renamed.source), (AnswerSource::Fresh, expected));
     }
+}
+
+/// Whoever has joined something that is too long to be held is sent it while it is made, or told so, as if it had asked alone.
+#[test]
+fn an_answer_that_is_too_long_is_nobodys_alone() {
+    let (gate, service) = gated();
+    let (handle, csv) = (service.handle(), QueryResultsFormat::Csv);
+    let (bytes_each, values) = (512 << 10, tidegate_space::limits::ANSWER_BYTES_MAX / (512 << 10) + 2);
+    for n in 0..values {
+        changed(&handle, &format!("INSERT DATA {{ <urn:{n}> <urn:p0> \"{n}-{}\" }}", "x".repeat(bytes_each)));
+    }
+    let start = |delivery| {
+        let origin = RequestOrigin { delivery, ..RequestOrigin::new(0, None) };
+        handle.start(question("SELECT ?s ?o { ?s <urn:p0> ?o }", csv), origin)
+    };
+    let first = start(AnswerDelivery::Whole);
+    gate.until_begun(1);
+    let joined = [start(AnswerDelivery::Streamed), start(AnswerDelivery::Whole), start(AnswerDelivery::Streamed)];
+    gate.open(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    assert_eq!(runtime.block_on(first.answer()).unwrap_err(), Refused::TooLong);
+    let mut outcomes = Vec::new();
+    for waiting in joined {
+        outcomes.push(match runtime.block_on(waiting.answer()) {
+            Ok(SpaceResponse { answer: ResponseBody::Stream(_), source, .. }) => Ok(source),
+            Ok(other) => panic!("{other:?}"),
+            Err(refused) => Err(refused),
+        });
+    }
+    assert_eq!(outcomes, [Ok(AnswerSource::Streamed), Err(Refused::TooLong), Ok(AnswerSource::Streamed)]);
+    assert_eq!(gate.begun(), 1, "evaluated once to find out");
 }
 
 #[test]

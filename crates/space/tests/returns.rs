@@ -268,3 +268,107 @@ fn a_version_of_an_earlier_run_is_not_one_of_this() {
     assert!(second.handle().version() > seen, "{seen}");
     assert_eq!(second.get(&format!("/check?version={seen}"), "*/*").status, 200);
 }
+
+/// Whoever says which version it has is told "the same" exactly as long as it is, whatever else others change meanwhile.
+#[test]
+fn beside_changes_304_means_that_the_answer_is_the_same() {
+    let broker = start();
+    insert(&broker, "0");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let load = || is_over.load(std::sync::atomic::Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        // What is asked for grows by one at a time, so that an older answer is shorter.
+        scope.spawn(|| {
+            for n in 1.. {
+                insert(&broker, &n.to_string());
+                if load() {
+                    break;
+                }
+            }
+        });
+        scope.spawn(|| {
+            for n in 0.. {
+                broker.update(&format!("INSERT DATA {{ <urn:other> <urn:q> {n} }}"));
+                if load() {
+                    break;
+                }
+            }
+        });
+        let path = "/query?query=SELECT%20%3Fo%20%7B%20%3Curn%3As%3E%20%3Curn%3Ap%3E%20%3Fo%20%7D";
+        let (mut etag, mut rows, mut same) = (String::new(), 0, 0);
+        for round in 0..300 {
+            // What was confirmed by now is in the answer, or the answer is not "the same".
+            let before = broker.query("SELECT (COUNT(*) AS ?n) { <urn:s> <urn:p> ?o }", "text/csv").body;
+            let confirmed: usize = before.lines().nth(1).and_then(|n| n.trim().parse().ok()).unwrap();
+            let answer = broker.request("GET", path, &[("Accept", "text/csv"), ("If-None-Match", &etag)], b"");
+            match answer.status {
+                304 => same += 1,
+                200 => {
+                    rows = answer.body.lines().count() - 1;
+                    etag = answer.header("etag").unwrap().to_owned();
+                }
+                other => panic!("{other}: {}", answer.body),
+            }
+            assert!(rows >= confirmed, "round {round}: {rows} rows, {confirmed} were confirmed; {}", answer.status);
+        }
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert!(same < 300);
+    });
+    let path = "/query?query=ASK%20%7B%20%3Curn%3Anever%3E%20%3Curn%3Ap%3E%20%3Fo%20%7D";
+    let etag = broker.get(path, "application/sparql-results+json").header("etag").unwrap().to_owned();
+    for n in 0..20 {
+        insert(&broker, &format!("more {n}"));
+        let answer = broker.request("GET", path, &[("If-None-Match", &etag)], b"");
+        assert_eq!(answer.status, 304, "it reads nothing of that");
+    }
+}
+
+/// While there is nothing to hand over, who accepts delegation hears to the letter what others hear, at both doors.
+#[test]
+fn while_it_is_calm_delegation_changes_no_byte() {
+    let broker = start();
+    insert(&broker, "a");
+    let mut sockets = [None, Some("accept")].map(|accepts| {
+        let mut socket = socket(&broker);
+        let mut subscribe = serde_json::json!({ "sparql": QUERY, "alias": "a" });
+        if let Some(accepts) = accepts {
+            subscribe["pace-delegate"] = accepts.into();
+        }
+        socket.send(Message::text(serde_json::json!({ "subscribe": subscribe }).to_string())).unwrap();
+        socket
+    });
+    let parameter_of = |accepts: bool| {
+        if accepts { "<parameter name=\"pace-delegate\">accept</parameter>" } else { "" }
+    };
+    let mut peers = [false, true].map(|accepts| {
+        let mut peer = Peer::new(broker.ssap());
+        let asked = format!("{}{}", question(&pattern("urn:s")), parameter_of(accepts));
+        peer.send(&message_of("kp1", "SUBSCRIBE", 1, &asked));
+        peer
+    });
+    let of_socket = |socket: &mut WebSocket<TcpStream>| {
+        let mut told = hear_any(socket);
+        told["notification"]["spuid"] = Value::Null;
+        told.to_string()
+    };
+    let of_peer = |peer: &mut Peer| {
+        let told = peer.next();
+        let name = told.split_once("subscription_id\">").and_then(|(_, rest)| rest.split_once('<'));
+        let name = name.map(|(name, _)| name.to_owned()).unwrap_or_default();
+        if name.is_empty() { told } else { told.replace(&name, "NAME") }
+    };
+    for round in 0..30 {
+        let [one, other] = &mut sockets;
+        assert_eq!(of_socket(one), of_socket(other), "round {round}");
+        let [one, other] = &mut peers;
+        let (one, other) = (of_peer(one), of_peer(other));
+        // The first answer tells about pace whoever has said anything about it.
+        if round > 0 {
+            assert_eq!(one, other, "round {round}");
+        } else {
+            assert!(!other.contains("pace-delegate"), "{other}");
+        }
+        insert(&broker, &format!("b{round}"));
+    }
+    assert_eq!(broker.handle().watch().delegated().handed_over, 0);
+}
