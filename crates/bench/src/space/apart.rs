@@ -25,13 +25,15 @@ pub(super) async fn run(setting: &RunSettings) -> Result<Named> {
     let host = SpaceHost::start()?;
     let handle = host.handle();
     let alone = others(&handle, setting, 0).await?;
-    let (load, began) = (setting.scaled(LOAD), Instant::now());
+    // Made before, and elsewhere: only the space is meant.
+    let load = made(0, setting.scaled(LOAD)).await?;
+    let began = Instant::now();
     let loading = async {
-        put(&handle, 0, load).await?;
+        put(&handle, false, load).await?;
         anyhow::Ok(began.elapsed())
     };
     let (beside_load, loaded) = tokio::try_join!(others(&handle, setting, 1), loading)?;
-    put(&handle, 1, setting.scaled(PAIRED)).await?;
+    put(&handle, true, made(1, setting.scaled(PAIRED)).await?).await?;
     let update = Update::parse(LONG_WHERE, &QueryLimits::default())?;
     let long = async {
         match handle.ask(SpaceRequest::Update(Box::new(update)), by(9)).await {
@@ -63,10 +65,13 @@ fn quad(graph: usize, number: usize) -> Quad {
     Quad::new(subject, property, Literal::from(number as u64), GraphName::DefaultGraph)
 }
 
+async fn made(graph: usize, count: usize) -> Result<Vec<Quad>> {
+    Ok(tokio::task::spawn_blocking(move || (0..count).map(|number| quad(graph, number)).collect()).await?)
+}
+
 /// Triples that are put into the space with one request.
-async fn put(handle: &SpaceHandle, graph: usize, count: usize) -> Result<()> {
-    let insert = (0..count).map(|number| quad(graph, number)).collect();
-    let ask = SpaceRequest::Put { target: Box::new(Mask::default()), replaces: graph > 0, insert };
+async fn put(handle: &SpaceHandle, replaces: bool, insert: Vec<Quad>) -> Result<()> {
+    let ask = SpaceRequest::Put { target: Box::new(Mask::default()), replaces, insert };
     match handle.ask(ask, by(8)).await {
         Ok(_) => Ok(()),
         Err(refused) => bail!("the load was refused: {refused:?}"),

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 use tidegate_graph::SpaceLimits;
 use tidegate_space::{
-    BoundSockets, Everybody, Refused, RequestOrigin, Service, SpaceAddresses, SpaceAdmission, SpaceHandle,
-    SpaceListeners, SpaceRequest, SpaceResponse, StoreConfig,
+    BoundSockets, Everybody, Refused, RequestOrigin, Service, ServiceOptions, SpaceAddresses, SpaceAdmission,
+    SpaceHandle, SpaceListeners, SpaceRequest, SpaceResponse, StoreConfig,
 };
 use tidegate_store::Durability;
 
@@ -25,6 +25,11 @@ impl SpaceHost {
     pub(super) fn start() -> Result<Self> {
         let service = Service::start(SpaceLimits::default()).context("the smart space did not start")?;
         Self::with(service, None)
+    }
+
+    /// In memory, with these options.
+    pub(super) fn start_by(options: &ServiceOptions) -> Result<Self> {
+        Self::with(Service::start_by(options).context("the smart space did not start")?, None)
     }
 
     /// On disk: what is confirmed is synced. Its folder is below the one where temporary files are, and ends with it.

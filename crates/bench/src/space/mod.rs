@@ -5,6 +5,7 @@ mod apart;
 mod beside;
 mod chatty;
 mod combine;
+mod delegate;
 mod host;
 mod insert;
 mod notify;
@@ -35,6 +36,8 @@ pub(super) enum SpaceCase {
     Chatty,
     /// A client beside a large load, and beside an update whose `WHERE` takes long.
     Apart,
+    /// A client beside more subscribers than can be told, who may be asked to check by themselves.
+    Delegate,
     /// Questions that are alike, and changes that do not concern most of them.
     Combine,
 }
@@ -65,6 +68,7 @@ pub(super) fn run(scenario: SpaceCase, setting: &RunSettings) -> Result<SpaceFig
         SpaceCase::Same => runtime.block_on(beside::same(setting))?,
         SpaceCase::Chatty => runtime.block_on(chatty::run(setting))?,
         SpaceCase::Apart => runtime.block_on(apart::run(setting))?,
+        SpaceCase::Delegate => runtime.block_on(delegate::run(setting))?,
         SpaceCase::Combine => runtime.block_on(combine::run(setting))?,
     };
     Ok(SpaceFigures(figures.into_iter().map(|(name, value)| NamedFigure { name, value }).collect()))

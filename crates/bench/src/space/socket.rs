@@ -62,6 +62,11 @@ impl SubscriberSocket {
         Ok(self.stream.write_all(&frame).await?)
     }
 
+    /// Sends a message.
+    pub(crate) async fn tell(&mut self, text: &[u8]) -> Result<()> {
+        self.send(TEXT, text).await
+    }
+
     /// Subscribes, and waits for the whole result.
     pub(crate) async fn subscribe(&mut self, sparql: &str) -> Result<()> {
         let ask = serde_json::json!({"subscribe": {"sparql": sparql, "alias": "a"}}).to_string();
