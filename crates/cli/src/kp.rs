@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use tidegate_client::{
-    ChangeSource, ConfigError, Error, PacerConfig, PersistentQuery, ResultChange, Row, Space, SpaceConfig, Term,
-    Triple, TripleNode, WatchStats,
+    ChangeSource, ConfigError, Error, PacerConfig, Parameter, PersistentQuery, ResultChange, Row, Space, SpaceConfig,
+    Term, Triple, TripleNode, WatchStats,
 };
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
@@ -202,7 +202,11 @@ fn triple(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Tri
 }
 
 async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool) -> Result<()> {
-    let query = space.persistent_query(&how.sparql).pacer(pacer(how).map_err(|error| KpError(error.into()))?);
+    let pacer = pacer(how).map_err(|error| KpError(error.into()))?;
+    for (parameter, why) in unread(how, &pacer) {
+        eprintln!("warning: {parameter} makes no difference with --control {}: {why}", how.control);
+    }
+    let query = space.persistent_query(&how.sparql).pacer(pacer);
     let query = if how.poll { query.poll() } else { query };
     let mut query = query.open().await.map_err(KpError)?;
     let (mut changes, order) = (0, columns(&how.sparql));
@@ -212,7 +216,7 @@ async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool
                 changes += 1;
                 print_change(&change, &order, is_json)?;
             }
-            KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError)?, is_json)?,
+            KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError)?, how.poll, is_json)?,
             KpEvent::Over => break,
         }
     }
@@ -229,6 +233,17 @@ fn pacer(how: &FollowArgs) -> Result<PacerConfig, ConfigError> {
         pacer.set(*parameter, value)?;
     }
     Ok(pacer)
+}
+
+/// What was set and nothing reads, and why.
+fn unread(how: &FollowArgs, pacer: &PacerConfig) -> Vec<(Parameter, &'static str)> {
+    let named = [
+        how.detector.map(|_| Parameter::Detector),
+        how.initial.map(|_| Parameter::Initial),
+        how.interval.map(|_| Parameter::Interval),
+    ];
+    let all = named.into_iter().flatten().chain(how.set.iter().map(|(parameter, _)| *parameter));
+    all.filter_map(|parameter| Some((parameter, pacer.ignores(parameter)?))).collect()
 }
 
 enum KpEvent {
@@ -328,8 +343,11 @@ fn binding(row: &Row) -> Value {
     row.iter().map(|(name, term)| (name.to_owned(), value(term))).collect::<Map<_, _>>().into()
 }
 
-fn print_pacer(stats: &WatchStats, is_json: bool) -> Result<()> {
+fn print_pacer(stats: &WatchStats, is_polling: bool, is_json: bool) -> Result<()> {
     let (pacer, counts) = (&stats.pacer, &stats.counts);
+    let lost = counts.gaps + counts.losses + counts.away;
+    // Before the first one the estimate is only what is assumed.
+    let losses = if lost == 0 { "none".to_owned() } else { format!("{:.4}/s", pacer.loss_rate) };
     let mut out = std::io::stdout().lock();
     if is_json {
         let told = json!({"pacer": {
@@ -343,24 +361,23 @@ fn print_pacer(stats: &WatchStats, is_json: bool) -> Result<()> {
     } else {
         writeln!(
             out,
-            "# {} {}  AST {:.2} s  RBT {:.2} s  stretch {:.2}{}  losses {:.4}/s  checks {} ({} denied, {} failed)  \
-             notified {}  lost {}",
+            "# {} {}  AST {:.2} s  RBT {:.2} s  stretch {:.2}{}  losses {losses}  checks {} ({} denied, {} failed)  \
+             notified {}  lost {lost}",
             pacer.level,
             match stats.delegated {
                 Some(every) => format!("delegated, every {:.1} s", every.as_secs_f64()),
                 None if stats.is_live => "live".to_owned(),
+                None if is_polling => "polling".to_owned(),
                 None => "away".to_owned(),
             },
             pacer.ast.as_secs_f64(),
             pacer.rbt.as_secs_f64(),
             pacer.stretch,
             if pacer.congested { " congested" } else { "" },
-            pacer.loss_rate,
             counts.checks,
             counts.denied,
             counts.failed,
             counts.notifications,
-            counts.gaps + counts.losses + counts.away,
         )?;
     }
     Ok(out.flush()?)

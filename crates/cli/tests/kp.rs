@@ -104,8 +104,8 @@ fn the_papers_controls_are_known_by_name_and_what_is_out_of_range_is_refused() {
         assert_eq!(told, "+ ?o = \"on\"\n", "{control}");
     }
     for (arguments, told) in [
-        (["--set", "alpha=9"], "ast.alpha = 9 is not allowed: expected a number in 1.1..=8"),
-        (["--set", "t_min=2m"], "back_off.minimum = 120s is not allowed: expected at most back_off.cap = 60s"),
+        (["--set", "alpha=9"], "alpha = 9 is not allowed: expected a number in 1.1..=8"),
+        (["--set", "t_min=2m"], "t_min = 120s is not allowed: expected at most t_max = 60s"),
         (["--set", "gamma=x"], "gamma = x is not allowed: expected a number"),
         (["--set", "zeta=1"], "unknown parameter \"zeta\": expected one of alpha, delta"),
         (["--control", "active-p99"], "unknown pacer \"active-p99\": expected one of none, fixed"),
@@ -113,6 +113,18 @@ fn the_papers_controls_are_known_by_name_and_what_is_out_of_range_is_refused() {
         let output = run(&url, &[&["watch", LAMP][..], &arguments].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), said.contains(told)), (Some(2), true), "{arguments:?}: {said}");
+    }
+    for (arguments, told) in [
+        (
+            ["active-p18", "theta=0.5"],
+            "warning: theta makes no difference with --control active-p18: only the detectors",
+        ),
+        (["fixed", "alpha=3"], "warning: alpha makes no difference with --control fixed: only the levels adaptive and"),
+        (["active-p18", "alpha=3"], ""),
+    ] {
+        let output = run(&url, &["subscribe", LAMP, "-C", "1", "--control", arguments[0], "--set", arguments[1]]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(told) && said.is_empty() == told.is_empty(), "{arguments:?}: {said}");
     }
     let help = lines(&run(&url, &["watch", "--help"]));
     assert!(help.contains("algorithm1-p19") && help.contains("t_proc"), "{help}");

@@ -78,11 +78,11 @@ impl GivenEstimates {
     fn build(&self) -> Result<EstimatesPlan, ConfigError> {
         let given =
             |field, value: Option<f64>, low, high| value.map(|value| number(field, value, low, high)).transpose();
-        let target = self.before_decrease.map(|target| span("ast.T", target, MILLISECOND, HOUR * 720)).transpose()?;
+        let target = self.before_decrease.map(|target| span("T", target, MILLISECOND, HOUR * 720)).transpose()?;
         Ok(EstimatesPlan {
             target: target.map(|target| target as f32),
-            growths: given("ast.N", self.growths, 0.01, 1e6)?.map(|growths| growths as f32),
-            burst: given("ast.K", self.burst, 1.0, 1e6)?,
+            growths: given("N", self.growths, 0.01, 1e6)?.map(|growths| growths as f32),
+            burst: given("K", self.burst, 1.0, 1e6)?,
         })
     }
 }
@@ -136,15 +136,15 @@ impl Default for AstConfig {
 impl AstConfig {
     /// `interval`: the first value of the timeout, in seconds.
     pub(super) fn build(&self, interval: f64) -> Result<AstPlan, ConfigError> {
-        let alpha = number("ast.alpha", self.alpha, 1.1, 8.0)?;
-        let ceiling = span("ast.ceiling", self.ceiling, MILLISECOND, HOUR * 720)?;
-        let floor = span("ast.floor", self.floor, MILLISECOND, HOUR * 720)?;
-        at_most("ast.floor", self.floor, "ast.ceiling", self.ceiling)?;
+        let alpha = number("alpha", self.alpha, 1.1, 8.0)?;
+        let ceiling = span("ceiling", self.ceiling, MILLISECOND, HOUR * 720)?;
+        let floor = span("floor", self.floor, MILLISECOND, HOUR * 720)?;
+        at_most("floor", self.floor, "ceiling", self.ceiling)?;
         let (step, step_per_rate) = match self.step {
-            AstStep::Fixed(step) => (span("ast.step", step, Duration::from_micros(1), HOUR)?, None),
-            AstStep::Share(share) => (number("ast.step", share, 1e-4, 10.0)? * interval, None),
+            AstStep::Fixed(step) => (span("delta", step, Duration::from_micros(1), HOUR)?, None),
+            AstStep::Share(share) => (number("delta", share, 1e-4, 10.0)? * interval, None),
             AstStep::DetectionDelay(delay) => {
-                let delay = span("ast.step", delay, MILLISECOND, HOUR)?;
+                let delay = span("detection_delay", delay, MILLISECOND, HOUR)?;
                 // δ = λ̂·(2D/T₀)², T₀ = α/((α−1)c); the bound δ ≤ 1/λ̂ is for `learn`, which knows λ̂.
                 let half_cycle = 2.0 * delay * c(alpha) * (alpha - 1.0) / alpha;
                 (STEP_BEFORE_LOSS, Some(half_cycle * half_cycle))

@@ -134,7 +134,7 @@ impl PacerConfig {
             jitter: number("jitter", self.jitter, 0.0, 0.99)?,
             start: self.start,
             obey: self.hints == HintUse::Obey,
-            request_timeout: span("request_timeout", self.request_timeout, MILLISECOND, HOUR)?,
+            request_timeout: span("timeout", self.request_timeout, MILLISECOND, HOUR)?,
             delay_min,
             delay_max,
         }))
@@ -189,7 +189,7 @@ mod tests {
             wrong(|c| c.interval = Duration::ZERO),
             "interval = 0ns is not allowed: expected a duration in 1ms..=86400s"
         );
-        assert_eq!(wrong(|c| c.ast.alpha = 1.0), "ast.alpha = 1 is not allowed: expected a number in 1.1..=8");
+        assert_eq!(wrong(|c| c.ast.alpha = 1.0), "alpha = 1 is not allowed: expected a number in 1.1..=8");
         assert_eq!(
             wrong(|c| c.delay_max = Duration::from_millis(5)),
             "delay_min = 10ms is not allowed: expected at most delay_max = 5ms"
@@ -200,11 +200,8 @@ mod tests {
         );
         assert_eq!(
             wrong(|c| c.ast.floor = Duration::from_secs(7200)),
-            "ast.floor = 7200s is not allowed: expected at most ast.ceiling = 3600s"
+            "floor = 7200s is not allowed: expected at most ceiling = 3600s"
         );
-        assert_eq!(
-            wrong(|c| c.detector.theta = 1.0),
-            "detector.theta = 1 is not allowed: expected a number in 0.01..=0.99"
-        );
+        assert_eq!(wrong(|c| c.detector.theta = 1.0), "theta = 1 is not allowed: expected a number in 0.01..=0.99");
     }
 }

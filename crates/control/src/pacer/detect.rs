@@ -100,18 +100,18 @@ impl DetectorConfig {
     pub(super) fn build(&self) -> Result<DetectorPlan, ConfigError> {
         Ok(DetectorPlan {
             rule: self.rule,
-            theta: number("detector.theta", self.theta, 0.01, 0.99)?,
-            kappa: number("detector.kappa", self.kappa, 1.0, 100.0)?,
+            theta: number("theta", self.theta, 0.01, 0.99)?,
+            kappa: number("kappa", self.kappa, 1.0, 100.0)?,
             average: self.average,
-            gamma: number("detector.gamma", self.gamma, 0.0, 0.999)?,
-            queue_target: span("detector.queue_target", self.queue_target, MILLISECOND, HOUR)?,
-            network: span("detector.network", self.network, Duration::ZERO, HOUR)?,
+            gamma: number("gamma", self.gamma, 0.0, 0.999)?,
+            queue_target: span("queue_target", self.queue_target, MILLISECOND, HOUR)?,
+            network: span("t_net", self.network, Duration::ZERO, HOUR)?,
             processing: match self.processing {
-                Some(known) => Some(span("detector.processing", known, Duration::ZERO, HOUR)?),
+                Some(known) => Some(span("t_proc", known, Duration::ZERO, HOUR)?),
                 None => None,
             },
             denial: self.denial,
-            small: span("detector.small", self.small, Duration::ZERO, HOUR)?,
+            small: span("t_small", self.small, Duration::ZERO, HOUR)?,
         })
     }
 }

@@ -15,6 +15,7 @@
 mod ast;
 mod config;
 mod detect;
+mod ignored;
 mod initial;
 mod outcome;
 mod parameter;

@@ -223,23 +223,23 @@ mod tests {
     #[test]
     fn a_value_out_of_range_is_refused_with_field_value_and_range() {
         for (name, value, told) in [
-            ("alpha", "1", "ast.alpha = 1 is not allowed: expected a number in 1.1..=8"),
+            ("alpha", "1", "alpha = 1 is not allowed: expected a number in 1.1..=8"),
             ("alpha", "two", "alpha = two is not allowed: expected a number"),
-            ("delta", "2h", "ast.step = 7200s is not allowed: expected a duration in 1µs..=3600s"),
+            ("delta", "2h", "delta = 7200s is not allowed: expected a duration in 1µs..=3600s"),
             ("delta", "-1s", "delta = -1s is not allowed: expected a time such as 500ms, 2s or 1m"),
-            ("T", "0", "ast.T = 0ns is not allowed: expected a duration in 1ms..=2592000s"),
-            ("N", "0", "ast.N = 0 is not allowed: expected a number in 0.01..=1000000"),
-            ("K", "0.5", "ast.K = 0.5 is not allowed: expected a number in 1..=1000000"),
-            ("beta", "NaN", "back_off.beta = NaN is not allowed: expected a number in 1.01..=16"),
-            ("t_min", "2m", "back_off.minimum = 120s is not allowed: expected at most back_off.cap = 60s"),
-            ("t_max", "25h", "back_off.cap = 90000s is not allowed: expected a duration in 1ms..=86400s"),
-            ("theta", "1", "detector.theta = 1 is not allowed: expected a number in 0.01..=0.99"),
-            ("kappa", "0", "detector.kappa = 0 is not allowed: expected a number in 1..=100"),
-            ("gamma", "1", "detector.gamma = 1 is not allowed: expected a number in 0..=0.999"),
-            ("t_net", "61m", "detector.network = 3660s is not allowed: expected a duration in 0ns..=3600s"),
-            ("t_proc", "61m", "detector.processing = 3660s is not allowed: expected a duration in 0ns..=3600s"),
-            ("t_small", "2h", "detector.small = 7200s is not allowed: expected a duration in 0ns..=3600s"),
-            ("rounds", "0", "back_off.rounds = 0 is not allowed: expected a whole number in 1..=1000"),
+            ("T", "0", "T = 0ns is not allowed: expected a duration in 1ms..=2592000s"),
+            ("N", "0", "N = 0 is not allowed: expected a number in 0.01..=1000000"),
+            ("K", "0.5", "K = 0.5 is not allowed: expected a number in 1..=1000000"),
+            ("beta", "NaN", "beta = NaN is not allowed: expected a number in 1.01..=16"),
+            ("t_min", "2m", "t_min = 120s is not allowed: expected at most t_max = 60s"),
+            ("t_max", "25h", "t_max = 90000s is not allowed: expected a duration in 1ms..=86400s"),
+            ("theta", "1", "theta = 1 is not allowed: expected a number in 0.01..=0.99"),
+            ("kappa", "0", "kappa = 0 is not allowed: expected a number in 1..=100"),
+            ("gamma", "1", "gamma = 1 is not allowed: expected a number in 0..=0.999"),
+            ("t_net", "61m", "t_net = 3660s is not allowed: expected a duration in 0ns..=3600s"),
+            ("t_proc", "61m", "t_proc = 3660s is not allowed: expected a duration in 0ns..=3600s"),
+            ("t_small", "2h", "t_small = 7200s is not allowed: expected a duration in 0ns..=3600s"),
+            ("rounds", "0", "rounds = 0 is not allowed: expected a whole number in 1..=1000"),
         ] {
             assert_eq!(set(name, value).unwrap_err().to_string(), told);
         }

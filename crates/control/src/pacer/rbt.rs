@@ -90,15 +90,15 @@ impl Default for BackOffConfig {
 
 impl BackOffConfig {
     pub(super) fn build(&self) -> Result<BackOffPlan, ConfigError> {
-        at_most("back_off.minimum", self.minimum, "back_off.cap", self.cap)?;
+        at_most("t_min", self.minimum, "t_max", self.cap)?;
         Ok(BackOffPlan {
             rule: self.rule,
-            beta: number("back_off.beta", self.beta, 1.01, 16.0)?,
+            beta: number("beta", self.beta, 1.01, 16.0)?,
             recovery: number("back_off.recovery", self.recovery, 1e-4, 1.0)?,
             stretch_max: number("back_off.stretch_max", self.stretch_max, 1.0, 1e6)?,
-            cap: span("back_off.cap", self.cap, MILLISECOND, DAY)?,
-            minimum: span("back_off.minimum", self.minimum, MILLISECOND, DAY)?,
-            rounds: count("back_off.rounds", self.rounds.into(), 1, 1000)? as f64,
+            cap: span("t_max", self.cap, MILLISECOND, DAY)?,
+            minimum: span("t_min", self.minimum, MILLISECOND, DAY)?,
+            rounds: count("rounds", self.rounds.into(), 1, 1000)? as f64,
             noise: self.noise,
         })
     }
