@@ -3,8 +3,8 @@
 //!
 //! Blocks ```` ```sh ```` and ```` ```console ```` are run against the built program, with brokers on free ports in a folder of
 //! their own. A block that cannot be run says so, with the reason, in a comment before it: `<!-- not run: needs root -->`.
-//! Where a sample of output is shown, its words must still be printed. Pages that are generated are written anew with
-//! `TIDEGATE_BLESS=1 cargo test -p tidegate-cli --test docs`.
+//! Where a sample of output is shown, its words must still be printed, and after `<!-- exact: seeded -->` its lines to the letter.
+//! Pages that are generated are written anew with `TIDEGATE_BLESS=1 cargo test -p tidegate-cli --test docs`.
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 

@@ -26,6 +26,8 @@ pub(crate) struct Block {
     pub(crate) not_run: Option<String>,
     /// `<!-- first: COMMANDS -->` before it: what a reader has at that point, and does not type.
     pub(crate) first: String,
+    /// `<!-- exact: REASON -->` before it: what it prints is the same to the letter each time, so its figures count.
+    pub(crate) is_exact: bool,
 }
 
 /// A command with what the page says it prints.
@@ -58,6 +60,8 @@ impl Page {
                 open = Some(Block { language, line: index + 1, ..std::mem::take(&mut note) });
             } else if let Some(reason) = comment(line, "not run:") {
                 note.not_run = Some(reason.to_owned());
+            } else if comment(line, "exact:").is_some_and(|reason| !reason.is_empty()) {
+                note.is_exact = true;
             } else if let Some(commands) = comment(line, "first:") {
                 note.first.push_str(commands);
                 note.first.push('\n');
@@ -172,11 +176,12 @@ pub(crate) fn names_of(sample: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn blocks_have_their_notes() {
-    let text = "a\n<!-- not run: needs root -->\n```sh\nx\n```\n\n<!-- first: y -->\n\n```console\n$ a \\\n  b\nOut 5s\n$ c\n```\n";
+    let text = "a\n<!-- not run: needs root -->\n```sh\nx\n```\n\n<!-- first: y -->\n<!-- exact: z -->\n\n```console\n$ a \\\n  b\nOut 5s\n$ c\n```\n";
     let page = Page { name: "t".to_owned(), text: text.to_owned() };
     let blocks = page.blocks();
     assert_eq!((blocks[0].not_run.as_deref(), blocks[0].line), (Some("needs root"), 3));
     assert_eq!((blocks[1].not_run.as_deref(), blocks[1].first.as_str()), (None, "y\n"));
+    assert_eq!((blocks[0].is_exact, blocks[1].is_exact), (false, true));
     let spoken = blocks[1].spoken();
     assert_eq!((spoken[0].command.as_str(), spoken[0].sample.as_str()), ("a \\\n  b\n", "Out 5s\n"));
     assert_eq!(spoken.len(), 2);

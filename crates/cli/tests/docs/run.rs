@@ -79,7 +79,9 @@ impl State {
         let mut complaints = Vec::new();
         for (number, one) in spoken.iter().enumerate() {
             let from = said.find(&format!("{MARK}{number}\n")).unwrap_or(0);
-            let missing: Vec<&str> = names_of(&one.sample).filter(|name| !said[from..].contains(name)).collect();
+            let lines = one.sample.lines().map(str::trim).filter(|line| block.is_exact && !line.is_empty());
+            let missing: Vec<&str> =
+                names_of(&one.sample).chain(lines).filter(|name| !said[from..].contains(name)).collect();
             if !missing.is_empty() {
                 complaints.push(format!(
                     "`{}` does not print {missing:?}, but:\n{}",
