@@ -95,3 +95,100 @@ fn a_target_that_is_not_known_is_answered_with_those_that_are() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("aarch64-unknown-linux-musl"), "{}", text(&output.stderr));
 }
+
+/// The release build takes many minutes: what `cargo xtask dist` has built is tried, where it has.
+#[test]
+fn static_programs_run_here_or_in_qemu_and_are_packed() {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), std::path::PathBuf::from);
+    for (triple, emulator) in [
+        ("x86_64-unknown-linux-musl", (std::env::consts::ARCH != "x86_64").then_some("qemu-x86_64-static")),
+        ("aarch64-unknown-linux-musl", (std::env::consts::ARCH != "aarch64").then_some("qemu-aarch64-static")),
+    ] {
+        let programs = target.join(triple).join("release");
+        if !programs.join("tidegate-bench").is_file() {
+            skip(triple, "it was not built", Remedy::Owner("cargo xtask dist"));
+            continue;
+        }
+        if let Some(emulator) = emulator.filter(|emulator| !is_there(emulator)) {
+            skip(emulator, "it is not on the path", Remedy::Owner("apt-get install qemu-user-static"));
+            continue;
+        }
+        if !is_there("dpkg-deb") {
+            return skip("dpkg-deb", "it is not on the path", Remedy::Owner("apt-get install dpkg"));
+        }
+        let out = tempfile::tempdir().expect("a folder");
+        let mut make = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        make.args(["dist", "--target", triple, "--programs"]).arg(&programs).arg("--out").arg(out.path());
+        let made = make.output().expect("it runs");
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let said = text(&made.stdout);
+        assert!(said.contains("starts, keeps a message through kill -9"), "{said}");
+    }
+}
+
+/// Settings of the container, on free ports.
+fn settings_of_the_container() -> Vec<(String, String)> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/Dockerfile");
+    let text = std::fs::read_to_string(file).expect("the Dockerfile").replace("\\\n", " ");
+    let lines = text.lines().filter_map(|line| line.strip_prefix("ENV "));
+    let pairs = lines.flat_map(str::split_whitespace).filter_map(|pair| pair.split_once('='));
+    let free =
+        |value: &str| value.strip_prefix("0.0.0.0:").map_or_else(|| value.to_owned(), |_| "0.0.0.0:0".to_owned());
+    pairs.map(|(name, value)| (name.to_owned(), free(value))).collect()
+}
+
+/// There may be no builder of containers: an empty root with what the Dockerfile copies, its user and its settings is one.
+#[test]
+fn the_container_starts_from_an_empty_root_as_its_own_user() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::fs::{MetadataExt, chown};
+    use std::process::Stdio;
+    const USER: u32 = 65532;
+
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), std::path::PathBuf::from);
+    let program = target.join(format!("{}-unknown-linux-musl/release/tidegate", std::env::consts::ARCH));
+    if !program.is_file() {
+        return skip("a static program", "it was not built", Remedy::Owner("cargo xtask dist"));
+    }
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0);
+    if !is_root || !is_there("chroot") {
+        return skip("chroot", "only root may use it", Remedy::Owner("run the tests as root"));
+    }
+    let root = tempfile::tempdir().expect("a folder");
+    for folder in ["usr/bin", "var/lib/tidegate", "etc/tidegate", "tmp"] {
+        std::fs::create_dir_all(root.path().join(folder)).expect("a folder");
+    }
+    std::fs::copy(&program, root.path().join("usr/bin/tidegate")).expect("a copy");
+    std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("open");
+    chown(root.path().join("var/lib/tidegate"), Some(USER), Some(USER)).expect("its folder");
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(format!("--userspec={USER}:{USER}")).arg(root.path()).arg("/usr/bin/tidegate").args(words);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(settings_of_the_container());
+        command
+    };
+    let refused = inside(&["serve"]).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(2), "without users it listens to nobody: {}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("user add"), "{}", text(&refused.stderr));
+
+    let mut add = inside(&["user", "add", "me", "--roles", "admin", "--password-stdin"]);
+    let mut add = add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
+    add.stdin.take().expect("piped").write_all(b"correct-horse\n").expect("a password");
+    assert!(add.wait().expect("it ends").success());
+    let mode = std::fs::metadata(root.path().join("var/lib/tidegate/users")).expect("the users").mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let mut broker = inside(&["serve"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+    let mut said = BufReader::new(broker.stdout.take().expect("piped"));
+    let mut banner = String::new();
+    said.read_line(&mut banner).expect("a banner");
+    let port = banner.split("admin http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
+    let port = port.rsplit(':').next().unwrap_or_default();
+    let health =
+        inside(&["health"]).env("TIDEGATE_ADMIN", format!("http://127.0.0.1:{port}")).output().expect("it runs");
+    let _ = broker.kill();
+    let _ = broker.wait();
+    assert!(health.status.success(), "{banner} {}", text(&health.stderr));
+}

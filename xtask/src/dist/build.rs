@@ -31,6 +31,14 @@ impl Target {
         self.arch == std::env::consts::ARCH
     }
 
+    /// Programs of qemu that run what is for this machine.
+    pub(super) fn emulators(&self) -> [&'static str; 2] {
+        match self.arch {
+            "aarch64" => ["qemu-aarch64-static", "qemu-aarch64"],
+            _ => ["qemu-x86_64-static", "qemu-x86_64"],
+        }
+    }
+
     /// For names of files.
     pub(super) fn arch(&self) -> &'static str {
         self.arch
@@ -45,7 +53,7 @@ pub(super) fn build(target: &Target) -> Result<PathBuf, Failure> {
         return Err(format!("its standard library is missing: rustup target add {}", target.triple));
     }
     let mut build = cargo();
-    if is_there(cargo().args(["zigbuild", "--version"])) {
+    if is_there(cargo().args(["zigbuild", "--help"])) {
         build.arg("zigbuild");
     } else if target.is_of_this_machine() && is_there(Command::new("musl-gcc").arg("--version")) {
         build.arg("build").env(format!("CC_{}", target.triple.replace('-', "_")), "musl-gcc");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build::{PROGRAMS, Target};
+use super::trial::Runner;
 use super::{Failure, copy, source};
 use crate::succeeds;
 
@@ -30,7 +31,7 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 
 /// Lays the tree out in a folder.
-pub(super) fn tree(folder: &Path, programs: &Path, target: &Target, version: &str) -> Result<PathBuf, Failure> {
+pub(super) fn tree(folder: &Path, programs: &Path, runner: Option<&Runner>, version: &str) -> Result<PathBuf, Failure> {
     let tree = folder.join(format!("tidegate-{version}"));
     for program in PROGRAMS {
         let place = tree.join("usr/bin").join(program);
@@ -41,8 +42,10 @@ pub(super) fn tree(folder: &Path, programs: &Path, target: &Target, version: &st
         lay(&source(from), &tree.join(to))?;
     }
     // By a program that runs here, whatever machine the package is for.
-    let runs_here = if target.is_of_this_machine() { programs.join("tidegate") } else { debug_program()? };
-    write_generated(&tree, &runs_here)?;
+    match runner {
+        Some(runner) => write_generated(&tree, runner, &programs.join("tidegate"))?,
+        None => write_generated(&tree, &Runner::Native, &debug_program()?)?,
+    }
     Ok(tree)
 }
 
@@ -66,14 +69,17 @@ fn debug_program() -> Result<PathBuf, Failure> {
 }
 
 /// Manual pages and completions.
-fn write_generated(tree: &Path, program: &Path) -> Result<(), Failure> {
+fn write_generated(tree: &Path, runner: &Runner, program: &Path) -> Result<(), Failure> {
     let pages = tree.join("usr/share/man/man1");
-    if !succeeds(Command::new(program).arg("man").arg(&pages)) {
+    if !succeeds(runner.command(program).arg("man").arg(&pages)) {
         return Err(format!("{}: no manual pages", program.display()));
     }
     for (shell, place) in COMPLETIONS {
-        let output = Command::new(program).args(["completions", shell]).output();
+        let output = runner.command(program).args(["completions", shell]).output();
         let output = output.map_err(|error| format!("{}: {error}", program.display()))?;
+        if !output.status.success() {
+            return Err(format!("{}: no completions for {shell}", program.display()));
+        }
         let place = tree.join(place);
         let written = std::fs::create_dir_all(place.parent().unwrap_or(&place))
             .and_then(|()| std::fs::write(&place, output.stdout));
