@@ -38,18 +38,34 @@ pub(super) struct ConfBridge {
     left_out: Vec<(String, &'static str)>,
 }
 
-/// Whether the line is about a bridge; then it is noted.
-pub(super) fn of_bridge(bridges: &mut Vec<ConfBridge>, is_inside: &mut bool, line: &ConfLine) -> bool {
-    if line.word == "connection" {
-        *is_inside = true;
-        bridges.push(ConfBridge { line: in_words(line), name: plain_name(&line.value), ..ConfBridge::default() });
-        return true;
+/// All of them, in the order of the file.
+#[derive(Debug, Default)]
+pub(super) struct ConfBridges {
+    all: Vec<ConfBridge>,
+    /// The one that lines are about.
+    pub(super) current: Option<usize>,
+}
+
+impl ConfBridges {
+    /// Whether the line is about a bridge; then it is noted.
+    pub(super) fn take(&mut self, line: &ConfLine) -> bool {
+        if line.word == "connection" {
+            self.current = Some(self.all.len());
+            self.all.push(ConfBridge { line: in_words(line), name: plain_name(&line.value), ..ConfBridge::default() });
+            return true;
+        }
+        if line.word == "listener" {
+            self.current = None;
+        }
+        let bridge = self.current.and_then(|place| self.all.get_mut(place));
+        bridge.is_some_and(|bridge| bridge.take(line))
     }
-    if line.word == "listener" {
-        *is_inside = false;
+
+    pub(super) fn place(self, translation: &mut Translation) {
+        for bridge in self.all {
+            bridge.place(translation);
+        }
     }
-    let Some(bridge) = bridges.last_mut().filter(|_| *is_inside) else { return false };
-    bridge.take(line)
 }
 
 impl ConfBridge {
@@ -124,7 +140,7 @@ impl ConfBridge {
     }
 
     /// As TOML, behind everything that has a section.
-    pub(super) fn place(self, translation: &mut Translation) {
+    fn place(self, translation: &mut Translation) {
         for (line, why) in &self.left_out {
             translation.leave_out(line.clone(), why);
         }

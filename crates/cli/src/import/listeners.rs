@@ -28,6 +28,8 @@ pub(super) struct ConfListener {
 #[derive(Debug)]
 pub(super) struct ConfListeners {
     all: Vec<ConfListener>,
+    /// The one that lines are about; 0 before any is named.
+    pub(super) current: usize,
     /// `per_listener_settings true`: users and rules belong to the listener above them.
     are_apart: bool,
 }
@@ -35,7 +37,7 @@ pub(super) struct ConfListeners {
 impl ConfListeners {
     pub(super) fn new(lines: &[ConfLine]) -> Self {
         let are_apart = lines.iter().any(|line| line.word == "per_listener_settings" && line.value == "true");
-        Self { all: vec![ConfListener::default()], are_apart }
+        Self { all: vec![ConfListener::default()], current: 0, are_apart }
     }
 
     /// Whether the line is about a listener; then it is noted.
@@ -43,6 +45,7 @@ impl ConfListeners {
         if line.word == "listener" {
             let mut words = line.value.split_whitespace().map(str::to_owned);
             let (port, address) = (words.next(), words.next());
+            self.current = self.all.len();
             self.all.push(ConfListener { line: Some(line.clone()), port, address, ..ConfListener::default() });
             return true;
         }
@@ -52,8 +55,8 @@ impl ConfListeners {
             *(if line.word == "port" { &mut first.port } else { &mut first.address }) = value;
             return true;
         }
-        let is_named = self.all.len() > 1;
-        let Some(last) = self.all.last_mut() else { return false };
+        let is_named = self.current > 0;
+        let Some(last) = self.all.get_mut(self.current) else { return false };
         match line.word.as_str() {
             "protocol" => last.is_websocket = line.value == "websockets",
             "certfile" => last.cert = value,

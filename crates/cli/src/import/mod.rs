@@ -24,15 +24,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// `tidegate import FILE`.
 pub(crate) fn run(path: &Path) -> Result<u8> {
-    let mut lines = Vec::new();
-    read(path, &mut lines)?;
-    let folders: Vec<PathBuf> =
-        lines.iter().filter(|line| line.word == "include_dir").map(|line| line.value.clone().into()).collect();
-    for folder in folders {
-        for file in included(&folder)? {
-            read(&file, &mut lines)?;
-        }
-    }
+    let lines = with_included(read(path, 0)?)?;
     let translated = mosquitto::translate(&lines);
     out(&translated.to_toml(path));
     let missing = translated.missing();
@@ -43,14 +35,28 @@ pub(crate) fn run(path: &Path) -> Result<u8> {
     Ok(0)
 }
 
-fn read(path: &Path, lines: &mut Vec<ConfLine>) -> Result<()> {
+/// The lines of a file; 0 is the one that was named, the others are included.
+fn read(path: &Path, file: usize) -> Result<Vec<ConfLine>> {
     let about = std::fs::metadata(path).with_context(|| format!("{} cannot be read", path.display()))?;
     if about.len() > FILE_BYTES_MAX {
         bail!("{} has {} bytes: no mosquitto.conf is that long", path.display(), about.len());
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    lines.extend(mosquitto::lines(&text, &path.display().to_string()));
-    Ok(())
+    Ok(mosquitto::lines(&text, &path.display().to_string(), file))
+}
+
+/// The files of an `include_dir` stand where it does, as in mosquitto; in one of them the word means nothing.
+fn with_included(main: Vec<ConfLine>) -> Result<Vec<ConfLine>> {
+    let (mut lines, mut count) = (Vec::new(), 0);
+    for line in main {
+        let folder = (line.word == "include_dir").then(|| PathBuf::from(&line.value));
+        lines.push(line);
+        for file in folder.map(|folder| included(&folder)).transpose()?.unwrap_or_default() {
+            count += 1;
+            lines.extend(read(&file, count)?);
+        }
+    }
+    Ok(lines)
 }
 
 /// In the order in which mosquitto reads them.

@@ -1,6 +1,6 @@
 //! mosquitto's words, line by line; docs/mosquitto.md is the same table for people. Pure: told lines, says settings.
 
-use super::bridges::of_bridge;
+use super::bridges::ConfBridges;
 use super::listeners::ConfListeners;
 use super::translation::{Translation, quoted};
 
@@ -9,17 +9,20 @@ use super::translation::{Translation, quoted};
 pub(super) struct ConfLine {
     pub(super) word: String,
     pub(super) value: String,
-    /// File and number.
+    /// Its file: 0 is the one that was named, the others are included.
+    file: usize,
+    /// Name of the file, and number in it.
     place: String,
 }
 
 /// The lines of a file that are neither empty nor comments.
-pub(super) fn lines(text: &str, file: &str) -> Vec<ConfLine> {
+pub(super) fn lines(text: &str, name: &str, file: usize) -> Vec<ConfLine> {
     let numbered = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     let said = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     said.map(|(number, line)| {
         let (word, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        ConfLine { word: word.to_owned(), value: value.trim().to_owned(), place: format!("{file}:{number}") }
+        let place = format!("{name}:{number}");
+        ConfLine { word: word.to_owned(), value: value.trim().to_owned(), file, place }
     })
     .collect()
 }
@@ -36,16 +39,25 @@ enum Counterpart {
 pub(super) fn translate(lines: &[ConfLine]) -> Translation {
     let mut translation = Translation::default();
     let mut listeners = ConfListeners::new(lines);
-    let (mut bridges, mut is_inside) = (Vec::new(), false);
+    let mut bridges = ConfBridges::default();
+    let (mut file, mut above) = (0, (0, None));
     for line in lines {
-        if !of_bridge(&mut bridges, &mut is_inside, line) && !listeners.take(line) {
+        // Each file begins outside of listeners and connections, and ends its own; then the one that it is included in goes on.
+        if line.file != file {
+            let returns = line.file == 0;
+            let at = if returns { above } else { (0, None) };
+            if file == 0 {
+                above = (listeners.current, bridges.current);
+            }
+            (listeners.current, bridges.current) = at;
+            file = line.file;
+        }
+        if !bridges.take(line) && !listeners.take(line) {
             of_broker(&mut translation, line);
         }
     }
     listeners.place(&mut translation);
-    for bridge in bridges {
-        bridge.place(&mut translation);
-    }
+    bridges.place(&mut translation);
     translation
 }
 
@@ -63,6 +75,13 @@ fn of_broker(translation: &mut Translation, line: &ConfLine) {
                     "listeners differ in this, and users hold for all of them: false is taken",
                 );
             }
+            // Kinds of log lines add up there; a level here has all that are more important.
+            Some(value) if key == LOG_LEVEL && value != quoted("off") => {
+                let set = translation.get(key).map(str::to_owned);
+                let rank = |level: &str| LEVELS.iter().position(|known| quoted(known) == level);
+                let most = set.filter(|set| rank(set) > rank(&value)).unwrap_or(value);
+                translation.set(key, most);
+            }
             Some(value) => translation.set(key, value),
             None if line.value == "0" => translation.leave_out(in_words(line), "0 is without end there, and none here"),
             None => translation.leave_out(in_words(line), "no such value here"),
@@ -77,6 +96,9 @@ pub(super) fn in_words(line: &ConfLine) -> String {
     format!("{} {} {value}", line.place, line.word).trim_end().to_owned()
 }
 
+const LOG_LEVEL: &str = "log.level";
+/// Each says what those before it say, and more.
+const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 const ANONYMOUS: &str = "security.allow_anonymous";
 /// Words of a bridge, where none began.
 const NO_CONNECTION: &str = "it belongs to a connection, and there is none before it";
@@ -104,7 +126,7 @@ fn counterpart(word: &str) -> Counterpart {
         "persistent_client_expiration" => Key("limits.session_expiry_v3", expiry),
         "sys_interval" => Key("sys.interval", interval),
         "persistence" => Key("store.keep", truth),
-        "log_type" => Key("log.level", level),
+        "log_type" => Key(LOG_LEVEL, level),
         "include_dir" => None("read, too"),
         "set_tcp_nodelay"
         | "allow_zero_length_clientid"

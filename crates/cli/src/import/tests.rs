@@ -5,7 +5,7 @@ use std::path::Path;
 use super::mosquitto::{lines, translate};
 
 fn imported(text: &str) -> String {
-    translate(&lines(text, "m.conf")).to_toml(Path::new("m.conf"))
+    translate(&lines(text, "m.conf", 0)).to_toml(Path::new("m.conf"))
 }
 
 #[test]
@@ -176,5 +176,32 @@ fn a_bridge_with_any_word_of_tls_does_not_become_one_without() {
         let text = bridge(&format!("bridge_{word}"));
         assert!(!text.contains("[[bridge]]") && !text.contains("1234"), "{word}: {text}");
         assert!(text.contains("connection hub: its TLS has a shared key"), "{word}: {text}");
+    }
+}
+
+#[test]
+fn an_included_file_stands_where_it_is_named_and_begins_outside_of_listeners_and_connections() {
+    let mut all =
+        lines("listener 1884\nprotocol websockets\nconnection hub\naddress 10.0.0.5\ninclude_dir /d\n", "m.conf", 0);
+    all.extend(lines("max_connections 70\nmax_qos 1\nlistener 1883\n", "a.conf", 1));
+    all.extend(lines("max_connections 80\n", "b.conf", 2));
+    all.extend(lines("topic a/# out 1\nmax_qos 2\n", "m.conf", 0));
+    let text = translate(&all).to_toml(Path::new("m.conf"));
+    assert!(text.contains("[limits]\nconnections_max = 80\nqos_max = 2\n"), "{text}");
+    assert!(text.contains("[listeners]\nmqtt = \"0.0.0.0:1883\"\nws = \"0.0.0.0:1884\"\n"), "{text}");
+    assert!(text.contains("name = \"hub\"") && text.contains("filter = \"a/#\""), "the connection goes on: {text}");
+}
+
+#[test]
+fn kinds_of_log_lines_add_up_until_none() {
+    for (text, level) in [
+        ("log_type debug\nlog_type error\n", "debug"),
+        ("log_type error\nlog_type warning\n", "warn"),
+        ("log_type error\n", "error"),
+        ("log_type all\nlog_type none\nlog_type error\n", "error"),
+        ("log_type none\n", "off"),
+    ] {
+        let toml = imported(text);
+        assert!(toml.contains(&format!("[log]\nlevel = \"{level}\"\n")), "{text}: {toml}");
     }
 }
