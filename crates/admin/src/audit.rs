@@ -49,7 +49,7 @@ impl Audit {
         tracing::info!(
             event = "admin_change", user = change.user.as_deref(), from = %change.from, method = %change.method,
             path = %change.path.escape_default(), whom = change.whom.as_deref(), status = change.status,
-            "a change through the operator's door"
+            "a change through the admin API"
         );
         let mut changes = lock(&self.0);
         if changes.len() >= AUDIT_MAX {

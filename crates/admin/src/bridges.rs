@@ -7,10 +7,12 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::alarms::ALARMS_MAX;
 use crate::exposition::{MetricKind, MetricsPage};
 use crate::problem::{Answered, Problem, json_of};
 use crate::process_control::BridgeReport;
 use crate::state::AdminState;
+use crate::why::words::span;
 
 pub(crate) async fn list(State(state): State<Arc<AdminState>>) -> Answered {
     Ok(json_of(&json!({ "bridges": state.process.bridges().iter().map(view).collect::<Vec<_>>() })))
@@ -30,8 +32,52 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(name): Path<
         ));
     };
     let mut answer = view(bridge);
-    answer["text"] = why(bridge).into();
+    let (facts, steps) = (why(bridge), advice(bridge));
+    answer["text"] = in_words(&facts, steps).into();
+    answer["facts"] = facts.into();
+    answer["proposals"] = steps.into_iter().map(|text| json!({ "text": text, "acts": [] })).collect::<Value>();
     Ok(json_of(&answer))
+}
+
+/// What is to be said about the bridge whose spool is the queue of this client.
+pub(crate) fn why_spool(state: &AdminState, client_id: &str) -> Option<Vec<String>> {
+    let name = client_id.strip_prefix("$bridge/")?;
+    let bridges = state.process.bridges();
+    let bridge = bridges.iter().find(|bridge| bridge.name == name)?;
+    let steps = advice(bridge).into_iter().map(str::to_owned);
+    Some(why(bridge).into_iter().chain(steps).collect())
+}
+
+/// A bridge that is down, in the sentence and in alarms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TroubledBridge {
+    pub(crate) name: String,
+    pub(crate) queued: u64,
+    /// Without numbers that change while it lasts, but for what waits.
+    pub(crate) text: String,
+}
+
+/// So long a bridge may be down, at its start or for another address, before anybody is told.
+const DOWN_GRACE: Duration = Duration::from_secs(5);
+
+/// Those that are down, as many as alarms may be about; and how many there are.
+pub(crate) fn troubled(bridges: &[BridgeReport]) -> (Vec<TroubledBridge>, usize) {
+    let down = || bridges.iter().filter(|bridge| !bridge.is_up && bridge.age >= DOWN_GRACE);
+    let trouble = |bridge: &BridgeReport| {
+        let BridgeReport { name, address, queued_messages: queued, .. } = bridge;
+        let why = bridge.trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let waits = match queued {
+            0 => String::new(),
+            1 => ", and 1 message waits for it".to_owned(),
+            queued => format!(", and {queued} messages wait for it"),
+        };
+        TroubledBridge {
+            name: name.clone(),
+            queued: *queued,
+            text: format!("the bridge {name:?} to {address} is down{why}{waits}"),
+        }
+    };
+    (down().take(ALARMS_MAX).map(trouble).collect(), down().count())
 }
 
 fn view(bridge: &BridgeReport) -> Value {
@@ -65,22 +111,45 @@ fn view(bridge: &BridgeReport) -> Value {
     })
 }
 
-/// What is to be said about a bridge, and what to do.
-fn why(bridge: &BridgeReport) -> String {
+fn in_words(facts: &[String], steps: Option<&str>) -> String {
+    facts.iter().map(String::as_str).chain(steps).collect::<Vec<_>>().join("\n")
+}
+
+/// What to do about its trouble, by the words of it.
+fn advice(bridge: &BridgeReport) -> Option<&'static str> {
+    let trouble = bridge.trouble.as_deref()?;
+    let steps = [
+        ("Client Identifier", "somebody else has this client_id at the other broker: give the bridge another one"),
+        (
+            "refused the connection: Not authorized",
+            "look at user and password_file of the bridge; or the other broker does not let it have its state topic: \
+             notifications = false",
+        ),
+        ("Not authorized", "the other broker's rules do not allow this topic to the bridge's user"),
+        ("Bad User Name or Password", "look at user and password_file of the bridge"),
+        ("Receive Maximum", "the other broker does not keep to MQTT 5: version = 4 has no such limit"),
+        ("UnknownIssuer", "name the CA of the other broker: ca in [bridge.tls]"),
+        ("NotValidForName", "the certificate is for another name: write that one into address"),
+        ("onnection refused", "is the other broker there, is the port right?"),
+        ("in time", "is the other broker there, is the port right, does a firewall keep it away?"),
+        ("lookup", "is the name of the other broker right?"),
+    ];
+    steps.into_iter().find(|(words, _)| trouble.contains(words)).map(|(_, step)| step)
+}
+
+/// What is to be said about a bridge.
+fn why(bridge: &BridgeReport) -> Vec<String> {
     let BridgeReport { name, address, trouble, .. } = bridge;
-    let mut text = match (bridge.is_up, trouble) {
-        (true, _) => format!("bridge {name:?} stands, to {address}, for {} s.", bridge.age.as_secs()),
+    let first = match (bridge.is_up, trouble) {
+        (true, _) => format!("bridge {name:?} stands, to {address}, for {}.", span(bridge.age)),
         (false, trouble) => {
             let why = trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            let next =
-                bridge.next_try.map(|time| format!(" It tries again in {} s.", time.as_secs())).unwrap_or_default();
-            format!("bridge {name:?} is down for {} s, last tried {address}{why}.{next}", bridge.age.as_secs())
+            let next = bridge.next_try.map(|time| format!(" It tries again in {}.", span(time))).unwrap_or_default();
+            format!("bridge {name:?} is down for {}, last tried {address}{why}.{next}", span(bridge.age))
         }
     };
-    let mut say = |line: String| {
-        text.push('\n');
-        text.push_str(&line);
-    };
+    let mut lines = vec![first];
+    let mut say = |line: String| lines.push(line);
     if bridge.queued_messages > 0 {
         let part = bridge.queued_bytes * 100 / bridge.spool_bytes_max.max(1);
         say(format!(
@@ -120,7 +189,7 @@ fn why(bridge: &BridgeReport) -> String {
             say(format!("{count} messages {what}."));
         }
     }
-    text
+    lines
 }
 
 /// One line for each bridge that is down, or none.
@@ -190,9 +259,19 @@ mod tests {
             ..BridgeReport::default()
         };
         assert_eq!(
-            why(&bridge),
+            in_words(&why(&bridge), advice(&bridge)),
             "bridge \"hub\" is down for 90 s, last tried 10.0.0.5:1883: Connection refused (os error 111). It tries again in 12 s.\n\
-             700 messages wait for it, 25 % of its spool; when that is full, the oldest of the lowest class go."
+             700 messages wait for it, 25 % of its spool; when that is full, the oldest of the lowest class go.\n\
+             is the other broker there, is the port right?"
+        );
+        let (named, count) = troubled(std::slice::from_ref(&bridge));
+        let words = "the bridge \"hub\" to 10.0.0.5:1883 is down: Connection refused (os error 111), and 700 messages wait for it";
+        assert_eq!((named[0].text.as_str(), count), (words, 1));
+        let young = BridgeReport { age: Duration::from_secs(2), ..bridge.clone() };
+        assert_eq!(
+            troubled(&[young, BridgeReport { is_up: true, ..bridge.clone() }]).1,
+            0,
+            "it has only begun, and stands"
         );
         assert_eq!(down(&[bridge, BridgeReport { is_up: true, ..BridgeReport::default() }]).len(), 1);
     }
@@ -202,7 +281,7 @@ mod tests {
         let ms = |ms| Some(Duration::from_millis(ms));
         let bridge =
             BridgeReport { is_up: true, latency: ms(9), base_latency: ms(2), looped: 1, ..BridgeReport::default() };
-        let text = why(&bridge);
+        let text = why(&bridge).join("\n");
         assert!(
             text.contains(
                 "an answer takes 9.0 ms, and 2.0 ms when the other broker has nothing else to do: so it goes slower"

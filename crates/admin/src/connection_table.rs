@@ -1,4 +1,4 @@
-//! Who has a place at the operator's door, and who has to go when there is none left. Pure: no sockets, no clock.
+//! Who has a place at the admin API, and who has to go when there is none left. Pure: no sockets, no clock.
 //!
 //! Whoever has not sent a complete request has a place only until somebody else wants it: a newcomer always gets one, at
 //! the cost of the connection that has been silent the longest. So nobody keeps the door shut by opening connections

@@ -1,4 +1,4 @@
-//! The entrance of the operator's door: accepting, a place for each connection, and a few descriptors kept for the day
+//! The entrance of the admin API: accepting, a place for each connection, and a few descriptors kept for the day
 //! when the process has no others. Decides nothing: `seats` says who has to go.
 //!
 //! While the process has no descriptors left (its clients have taken them), a connection is accepted with one of the
@@ -65,7 +65,7 @@ impl Entrance {
         if before.is_none_or(|before| now.duration_since(before) >= CROWDED_FOR) {
             warn!(
                 event = "admin_crowded",
-                "more connections at the operator's door than places: those without a request are closed, oldest first"
+                "more connections at the admin API than places: those without a request are closed, oldest first"
             );
         }
     }
@@ -74,7 +74,7 @@ impl Entrance {
     pub(crate) fn make_room(&self, error: &io::Error) -> bool {
         self.failed.fetch_add(1, Ordering::Relaxed);
         if !self.is_exhausted.swap(true, Ordering::Relaxed) {
-            warn!(event = "accept_failed", listener = "admin", %error, "the operator's door lives on its reserve");
+            warn!(event = "accept_failed", listener = "admin", %error, "the admin API lives on its reserve");
         }
         if lock(&self.reserve).pop().is_some() {
             return true;

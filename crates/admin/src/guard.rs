@@ -112,7 +112,7 @@ async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Principal>,
     let directory = state.process.directory();
     let host = host(headers);
     if directory.is_none() && !host.is_some_and(is_this_machine) {
-        let detail = "this door answers to addresses and to localhost only, because there are no users";
+        let detail = "this port answers to addresses and to localhost only, because there are no users";
         return Err(Problem::new(StatusCode::FORBIDDEN, "host-not-allowed", detail));
     }
     let is_change = changes(method);
@@ -175,7 +175,7 @@ fn check_token(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
 /// The least role for a request.
 pub(crate) fn needed(method: &Method, path: &str) -> Role {
     match *method {
-        _ if path == "/api/v1/users" => Role::Admin,
+        _ if matches!(path, "/api/v1/users" | "/api/v1/rules") => Role::Admin,
         Method::GET | Method::HEAD if !matches!(path, "/api/v1/trace" | "/api/v1/mqtt") => Role::Viewer,
         _ if is_read_only(path) => Role::Viewer,
         // An update asks nobody for rights on graphs.

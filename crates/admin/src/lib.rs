@@ -1,4 +1,4 @@
-//! The operator's door: HTTP on a thread of its own, beside the broker and never in its way.
+//! The admin API: HTTP on a thread of its own, beside the broker and never in its way.
 //!
 //! It asks the shards by letter (`tidegate_broker::ask`) and waits for answers; a shard never waits for it. Everything is
 //! bounded (`limits`): connections, time, bodies, rows, walks over all clients, password checks. Without users it answers

@@ -1,4 +1,4 @@
-//! Every maximum of the operator's door, with the reason for the number.
+//! Every maximum of the admin API, with the reason for the number.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub(crate) const SESSIONS_MAX: usize = 64;
 pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
 pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(3600);
 
-/// Changes through this door that are remembered.
+/// Changes through the admin API that are remembered.
 pub(crate) const AUDIT_MAX: usize = 200;
 
 /// Topics in the tree of a sample.

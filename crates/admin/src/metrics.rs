@@ -26,7 +26,7 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
     let mut page = page(&state.handle, &*state.process, &state.certificates());
     let listeners = LISTENERS_MAX - state.listeners.available_permits();
-    page.gauge("dashboards", "Pages that listen to the operator's door.", listeners as u64);
+    page.gauge("dashboards", "Pages that listen to the admin API.", listeners as u64);
     parts::entrance(&mut page, state.entrance.counts());
     Ok(text(StatusCode::OK, KIND, page.text()))
 }

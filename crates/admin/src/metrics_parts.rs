@@ -1,4 +1,4 @@
-//! Metrics of what may be absent: the store, the smart space, certificates, and the operator's door.
+//! Metrics of what may be absent: the store, the smart space, certificates, and the admin API.
 
 use std::time::UNIX_EPOCH;
 
@@ -36,7 +36,7 @@ fn syncs(times: &SyncTimes) -> Buckets {
 
 /// `counts`: class, outcome and number of requests; `standing`: queries that stand, and notifications.
 pub(crate) fn space(page: &mut MetricsPage, counts: &[(&'static str, &'static str, u64)], standing: (usize, u64)) {
-    let help = "Requests to the smart space, at whichever door, by kind and outcome.";
+    let help = "Requests to the smart space, at whichever listener, by kind and outcome.";
     let requests = page.family("sparql_requests", MetricKind::Counter, help);
     for (class, outcome, number) in counts {
         requests.put([("op", class), ("outcome", outcome)], *number);
@@ -140,12 +140,12 @@ pub(crate) fn listeners(page: &mut MetricsPage, listeners: &[ListenerReport]) {
     }
 }
 
-/// The operator's door itself.
+/// The admin API itself.
 pub(crate) fn entrance(page: &mut MetricsPage, counts: EntranceCounts) {
-    page.gauge("admin_connections", "Connections at the operator's door.", counts.connections as u64);
-    let help = "Connections at the operator's door that had to make room before they had sent a request.";
+    page.gauge("admin_connections", "Connections at the admin API.", counts.connections as u64);
+    let help = "Connections at the admin API that had to make room before they had sent a request.";
     page.counter("admin_evicted", help, counts.evicted);
-    let help = "Times that the operator's door had to use its reserve of descriptors.";
+    let help = "Times that the admin API had to use its reserve of descriptors.";
     page.counter("admin_accept_failed", help, counts.failed);
 }
 

@@ -87,7 +87,14 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     get("/api/v1/users", "Users with their roles, and the rules of access", &[]),
     act("put", "/api/v1/users", "Add a user, or change its password or roles", &[], &["name", "password", "roles"]),
     act("delete", "/api/v1/users", "Remove a user", &["name"], &[]),
-    get("/api/v1/audit", "The last changes through this door", &[]),
+    act(
+        "put",
+        "/api/v1/rules",
+        "Replace the file of the rules of access, unless it has changed",
+        &[],
+        &["text", "before"],
+    ),
+    get("/api/v1/audit", "The last changes through the admin API", &[]),
     get("/api/v1/demo", "How the demonstration goes", &[]),
     act("post", "/api/v1/demo", "Begin the demonstration", &[], &["gate"]),
     act("delete", "/api/v1/demo", "End the demonstration", &[], &[]),
@@ -118,7 +125,7 @@ fn document() -> Value {
     }
     json!({
         "openapi": "3.1.0",
-        "info": { "title": "Tidegate, the operator's door", "version": VERSION },
+        "info": { "title": "Tidegate, the admin API", "version": VERSION },
         "paths": paths,
         "components": {
             "securitySchemes": {

@@ -20,6 +20,7 @@ files! {
     "app.js" SCRIPT;
     "api.js" SCRIPT;
     "actions.js" SCRIPT;
+    "bridges.js" SCRIPT;
     "chart.js" SCRIPT;
     "client.js" SCRIPT;
     "clients.js" SCRIPT;

@@ -1,4 +1,4 @@
-//! Problems that only the operator's door has, and what its handlers answer.
+//! Problems that only the admin API has, and what its handlers answer.
 
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -63,6 +63,11 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
         Err("this process has no users".to_owned())
     }
 
+    /// Replaces the text of the file of the rules, if it still is the one `before`, and reads it again; or what is wrong.
+    fn change_rules(&self, _before: &str, _text: &str) -> Result<(), String> {
+        Err("this process has no rules".to_owned())
+    }
+
     /// The smart space; none if it is off.
     fn space(&self) -> Option<tidegate_space::SpaceHandle> {
         None
@@ -76,6 +81,11 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
     /// The sinks, in the order of the configuration.
     fn sinks(&self) -> Vec<SinkReport> {
         Vec::new()
+    }
+
+    /// Whether publishers are left alone: `backoff.mode = "off"`.
+    fn is_gate_off(&self) -> bool {
+        false
     }
 
     /// The demonstration; none where there is no stage for it.
@@ -206,6 +216,8 @@ pub struct AccessOverview {
     pub rules: Vec<String>,
     /// Where those stand that are not in the configuration.
     pub rules_file: Option<PathBuf>,
+    /// The text of that file, if a page may change it: there is one, and it is not too long.
+    pub rules_text: Option<String>,
     /// Whether clients without a user come in although there are users.
     pub allow_anonymous: bool,
 }

@@ -48,6 +48,7 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/store", get(system::store)),
         ("/api/v1/config", get(system::config)),
         ("/api/v1/users", get(users::list).put(users::put).delete(users::remove)),
+        ("/api/v1/rules", axum::routing::put(users::put_rules)),
         ("/api/v1/audit", get(audit::show)),
         ("/api/v1/demo", get(demo::show).post(demo::start).delete(demo::stop)),
         ("/api/v1/login", get(session::show).post(session::log_in).delete(session::log_out)),

@@ -25,7 +25,7 @@ use crate::webhook::Webhook;
 const TIMEOUTS: Timeouts =
     Timeouts { head: HEAD_TIMEOUT, connection: CONNECTION_TIMEOUT, last: Duration::ZERO, buffer_bytes: BUFFER_BYTES };
 
-/// The operator's door while it is open. Dropping it closes it.
+/// The admin API while it is open. Dropping it closes it.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,

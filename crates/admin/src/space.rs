@@ -25,7 +25,7 @@ const SCOPE: u64 = 0;
 
 fn handle(state: &AdminState) -> Result<SpaceHandle, Problem> {
     let off = || {
-        let detail = "the smart space is off; listeners.http and listeners.ssap are its doors";
+        let detail = "the smart space is off; listeners.http and listeners.ssap are its listeners";
         Problem::new(StatusCode::NOT_FOUND, "space-off", detail)
     };
     state.process.space().ok_or_else(off)

@@ -14,7 +14,7 @@ use crate::clients::{worst, worst_closed};
 use crate::openapi::{DOCS, EndpointDoc};
 use crate::problem::{Answered, json_of};
 use crate::process_control::ListenerStatus;
-use crate::situation::TroubleCard;
+use crate::situation::{CardSubject, TroubleCard};
 use crate::state::{AdminState, lock};
 use crate::view;
 
@@ -96,7 +96,10 @@ pub(crate) fn summary(state: &AdminState) -> Value {
 fn now(state: &AdminState) -> Value {
     let situation = crate::watch::situation(state);
     let (sentence, cards) = (situation.sentence(), situation.cards());
-    let card = |card: &TroubleCard| json!({ "kind": card.kind, "client": &*card.client_id, "text": card.text });
+    let card = |card: &TroubleCard| match &card.subject {
+        CardSubject::Client(id) => json!({ "kind": card.kind, "client": &**id, "text": card.text }),
+        CardSubject::Bridge(name) => json!({ "kind": card.kind, "bridge": name, "text": card.text }),
+    };
     json!({
         "mood": sentence.mood.name(),
         "text": sentence.text,

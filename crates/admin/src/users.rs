@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use crate::audit::about;
-use crate::body::{text, words_in};
+use crate::body::{text, text as text_of, words_in};
 use crate::guard::Principal;
 use crate::problem::{Answered, Problem, json_of};
 use crate::process_control::{Role, UserChange};
@@ -27,6 +27,7 @@ pub(crate) async fn list(State(state): State<Arc<AdminState>>) -> Answered {
         "users_file": access.users_file,
         "rules": access.rules,
         "rules_file": access.rules_file,
+        "rules_text": access.rules_text,
         "allow_anonymous": access.allow_anonymous,
         "can_change": access.users_file.is_some(),
     })))
@@ -69,6 +70,19 @@ pub(crate) async fn remove(
         return Err(Problem::new(StatusCode::CONFLICT, "own-user", "this is your own user"));
     }
     change(&state, UserChange::Remove { name }).await
+}
+
+/// The rules of access as a whole: their order counts, so they are written as a whole.
+pub(crate) async fn put_rules(State(state): State<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
+    let words = words_in(&headers, &body)?;
+    let missing = |name: &str| Problem::usage(format!("{name:?} is missing"));
+    let text = text_of(&words, "text").ok_or_else(|| missing("text"))?;
+    let before = text_of(&words, "before").ok_or_else(|| missing("before"))?;
+    let process = Arc::clone(&state.process);
+    let done = tokio::task::spawn_blocking(move || process.change_rules(&before, &text)).await;
+    let done = done.map_err(|_| Problem::busy("the change was not made"))?;
+    done.map_err(|why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-changed", why))?;
+    Ok(about("rules of access", json_of(&json!({ "changed": true }))))
 }
 
 fn is_own(who: Option<&Extension<Principal>>, name: &str) -> bool {

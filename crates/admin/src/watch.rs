@@ -148,32 +148,43 @@ pub(crate) async fn look_if_old(state: &AdminState) {
 /// What is wrong: of clients as it was at the last look, all else as it is now.
 pub(crate) fn situation(state: &AdminState) -> TroubleReport {
     let last = Arc::clone(&lock(&state.watch).situation);
-    let TroubleReport { banned, bans, level, cause, memory, disk, .. } = beside_clients(state);
-    TroubleReport { banned, bans, level, cause, memory, disk, ..(*last).clone() }
+    let TroubleReport { banned, bans, bridges, bridges_down, is_gate_off, level, cause, memory, disk, .. } =
+        beside_clients(state);
+    let clients = (*last).clone();
+    TroubleReport { banned, bans, bridges, bridges_down, is_gate_off, level, cause, memory, disk, ..clients }
 }
 
 /// What is known without asking clients.
 fn beside_clients(state: &AdminState) -> TroubleReport {
     let (pressure, bans) = (state.handle.pressure(), state.handle.bans());
+    let (bridges, bridges_down) = crate::bridges::troubled(&state.process.bridges());
     let health = state.handle.store().map(|report| report.health);
     TroubleReport {
         level: (pressure.level.number(), pressure.level.name()),
         cause: pressure.cause.map(Cause::name),
         memory: pressure.memory_used as f64 / pressure.memory_max.max(1) as f64,
         disk: health.as_ref().and_then(|health| health.why()).map(str::to_owned),
+        bridges,
+        bridges_down,
+        is_gate_off: state.process.is_gate_off(),
         bans: bans.len(),
-        banned: bans.iter().take(ALARMS_MAX).map(banned).collect(),
+        banned: bans
+            .iter()
+            .take(ALARMS_MAX)
+            .map(|ban| (banned(ban, &|name| name.to_owned()), banned(ban, &|name| format!("{name:?}"))))
+            .collect(),
         ..TroubleReport::default()
     }
 }
 
-fn banned(ban: &Ban) -> String {
+/// Whom a ban is for; names as they are, or so that one sees where they end.
+fn banned(ban: &Ban, name: &dyn Fn(&str) -> String) -> String {
     match &ban.whom {
-        Banned::Client(id) => format!("{id:?}"),
-        Banned::User(user) => format!("user {user:?}"),
+        Banned::Client(id) => name(id),
+        Banned::User(user) => format!("user {}", name(user)),
         Banned::Network(ip, bits) => format!("{ip}/{bits}"),
-        Banned::ClientAt(id, ip, bits) => format!("{id:?} from {ip}/{bits}"),
-        Banned::ClientOf(id, user) => format!("{id:?} of user {user:?}"),
+        Banned::ClientAt(id, ip, bits) => format!("{} from {ip}/{bits}", name(id)),
+        Banned::ClientOf(id, user) => format!("{} of user {}", name(id), name(user)),
     }
 }
 

@@ -6,12 +6,13 @@ import { now } from "./now.js";
 import { clients } from "./clients.js";
 import { topics } from "./topics.js";
 import { drops } from "./drops.js";
+import { bridges } from "./bridges.js";
 import { space } from "./space.js";
 import { limits } from "./limits.js";
 import { system } from "./system.js";
 import { demo } from "./demo.js";
 
-const PAGES = { now, clients, topics, drops, space, limits, system, demo };
+const PAGES = { now, clients, topics, bridges, drops, space, limits, system, demo };
 const RANKS = ["viewer", "operator", "admin"];
 const main = document.getElementById("main");
 const live = new Live();

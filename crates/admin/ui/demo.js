@@ -1,12 +1,16 @@
-import { h, set, card, figure, number, stateBadge } from "./dom.js";
+import { h, set, card, figure, number, delay, stateBadge } from "./dom.js";
 import { get, send, repeat } from "./api.js";
 import { Chart } from "./chart.js";
+
+// The last run with control on and the last with control off, for as long as the page is open: one beside the other.
+const runs = new Map();
 
 function show(place, context) {
   const about = h("p", {}, "");
   const flow = new Chart([{ name: "flooder offers", color: 2, dash: true }, { name: "the broker takes", color: 1 }],
     { label: "Messages of the flooder per second", marks: "seconds" });
-  const others = new Chart([{ name: "p99 of the others, ms", color: 3 }], { label: "How long the others' messages take, in milliseconds", marks: "seconds" });
+  const others = new Chart([{ name: "control on", color: 3 }, { name: "control off", color: 5, dash: true }],
+    { label: "How long the others' messages take: 99 % of them within", marks: "seconds", format: delay });
   const state = h("div", { class: "row", id: "demo-state", role: "status", "aria-live": "polite" });
   const figures = { offered: figure("offered /s"), passed: figure("passed /s"), held: figure("made to wait"), refused: figure("refused /s"), p99: figure("others' p99") };
   const why = h("pre", { tabindex: "0" }, "");
@@ -21,7 +25,7 @@ function show(place, context) {
   set(place, problem, h("div", { class: "grid" },
     card("One flooder among sensors", "", about, context.may("operator") ? h("div", { class: "row" }, on, off, stop)
       : h("p", { class: "quiet" }, "To start it needs the role operator."), state, h("div", { class: "figures" }, Object.values(figures).map((it) => it.element))),
-    card("The flooder", "c6", flow.element), card("Everybody else", "c6", others.element), card("Why", "", why)));
+    card("The flooder", "c6", flow.element), card("Everybody else: 99 % of their messages within", "c6", others.element), card("Why", "", why)));
   const words = { never: "not started", calm: "everybody keeps its rhythm", flood: "one publisher floods", over: "over" };
   let isRunning = false;
   const ask = async () => {
@@ -37,14 +41,17 @@ function show(place, context) {
     const at = answer.points.map((point) => point.at_s);
     const column = (name) => answer.points.map((point) => point[name] ?? 0);
     flow.draw(at, [column("offered"), column("passed")]);
-    others.draw(at, [column("others_p99_ms")]);
+    if (answer.gate !== undefined && answer.points.length) runs.set(answer.gate, answer.points);
+    const both = [true, false].map((gate) => runs.get(gate) ?? []);
+    const longest = both[0].length > both[1].length ? both[0] : both[1];
+    others.draw(longest.map((point) => point.at_s), both.map((list) => longest.map((_, place) => list[place]?.others_p99_ms ?? null)));
     const last = answer.points[answer.points.length - 1];
     if (last) {
       figures.offered.set(number(last.offered));
       figures.passed.set(number(last.passed));
       figures.held.set(number(last.held));
       figures.refused.set(number(last.refused));
-      figures.p99.set(`${number(last.others_p99_ms)} ms`);
+      figures.p99.set(delay(last.others_p99_ms));
     }
     if (answer.why && why.textContent !== answer.why) set(why, answer.why);
     if (!answer.why) set(why, "When it runs, this says what happened to the flooder and what to do about it.");

@@ -6,12 +6,26 @@ function list(rows) {
   return h("table", {}, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "long" }, value)))));
 }
 
+// A part of the most, as a bar.
+function part(value) {
+  const fill = h("i");
+  fill.style.width = `${(value * 100).toFixed(1)}%`;
+  return h("div", { class: "bar", "aria-hidden": "true" }, fill);
+}
+
+// How often each level of pressure was reached.
+function levels(counts) {
+  const seen = counts.map((count, level) => (count && level > 0 ? `${count} × level ${level}` : null)).filter(Boolean);
+  return seen.length ? seen.join(", ") : "calm all the time";
+}
+
 function show(place, context) {
   const problem = h("p", { class: "error", role: "alert" }, "");
   const process = h("div"), memory = h("div"), store = h("div");
   const bar = h("div", { class: "bar" }, h("i"));
   const syncs = new Table([
     { title: "Sync took less than", text: (row) => row.words }, { title: "Times", num: true, text: (row) => number(row.count) },
+    { title: "", kind: "wide", node: (row) => part(row.part), state: (row) => row.part.toFixed(3) },
   ], { empty: "No sync yet." });
   const doors = new Table([
     { title: "Listener", text: (row) => row.name }, { title: "Address", kind: "long", text: (row) => row.address ?? "–" },
@@ -53,7 +67,7 @@ function show(place, context) {
       ["Process", answer.process_id], ["Shards", answer.shards], ["Sockets", `${answer.sockets}, ${answer.handshakes} in a handshake`],
       ["Configuration read", answer.configured ?? "unknown"],
       ["Ready for clients", answer.ready ? "yes" : `no: ${answer.not_ready_because}`],
-      ["Changes to level 0 to 4", answer.level_changes.join(", ")]]));
+      ["Pressure since the start", levels(answer.level_changes)]]));
     const it = answer.memory;
     const part = it.used_bytes / Math.max(1, it.budget_bytes);
     bar.firstChild.style.width = `${(part * 100).toFixed(1)}%`;
@@ -69,7 +83,8 @@ function show(place, context) {
           ["Failures", disk.failures], ["Compactions", disk.compactions],
           ["Syncs", `${number(disk.syncs.count)}; p50 ${disk.syncs.p50_ms ?? "–"} ms, p99 ${disk.syncs.p99_ms ?? "–"} ms, longest ${disk.syncs.max_ms} ms`]]));
       const words = (place) => (place < 10 ? `${2 ** place} µs` : place < 20 ? `${2 ** (place - 10)} ms` : `${2 ** (place - 20)} s`);
-      syncs.update(disk.syncs.buckets.map((count, place) => ({ count, words: words(place) })).filter((row) => row.count), (row) => row.words);
+      const most = Math.max(1, ...disk.syncs.buckets);
+      syncs.update(disk.syncs.buckets.map((count, place) => ({ count, words: words(place), part: count / most })).filter((row) => row.count), (row) => row.words);
     } else {
       set(store, h("p", { class: "quiet" }, "Nothing is kept on disk (store.keep = false)."));
     }

@@ -3,19 +3,21 @@
 import { h, set, clientLink, span } from "./dom.js";
 import { get, send } from "./api.js";
 import { whyCard } from "./why.js";
+import { bridgeWhy } from "./bridges.js";
 
-const KINDS = { floods: "bad", loses: "bad", slow: "warn", "name used twice": "bad", waits: "warn" };
+const KINDS = { floods: "bad", loses: "bad", slow: "warn", "name used twice": "bad", "bridge down": "bad", waits: "warn" };
 const BANS_SHOWN_MAX = 4;
 
 // One who is in trouble. What was opened stays open while the words change.
 class TroubleCard {
   constructor(context, trouble, isOpen) {
-    this.why = whyCard(context, trouble.client);
+    const { bridge, client } = trouble;
+    this.why = bridge === undefined ? whyCard(context, client) : bridgeWhy(context, bridge);
     this.words = h("p", {}, "");
     this.badge = h("span", { class: "badge" }, "");
     this.more = h("button", { type: "button", "aria-expanded": "false", onclick: () => this.open(this.why.element.hidden) }, "");
-    this.element = h("article", { class: "card trouble", "aria-label": trouble.client },
-      h("div", { class: "row head" }, this.badge, h("strong", {}, clientLink(trouble.client)), this.more), this.words, this.why.element);
+    this.element = h("article", { class: "card trouble", "aria-label": client ?? bridge },
+      h("div", { class: "row head" }, this.badge, h("strong", {}, bridge === undefined ? clientLink(client) : h("a", { href: "#/bridges" }, bridge)), this.more), this.words, this.why.element);
     this.open(isOpen);
     this.show(trouble);
   }
@@ -84,7 +86,7 @@ export class Troubles {
     const seen = new Set();
     let before = null;
     troubles.forEach((trouble, place) => {
-      const key = `${trouble.kind} ${trouble.client}`;
+      const key = `${trouble.kind} ${trouble.client ?? trouble.bridge}`;
       if (seen.has(key)) return;
       seen.add(key);
       let card = this.cards.get(key);

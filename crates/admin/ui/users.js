@@ -39,8 +39,17 @@ export function usersCard(context) {
     const answer = await get("users");
     users.update(answer.users, (row) => `${row.name} ${row.roles}`);
     set(words, answer.users_file ? `From ${answer.users_file}. ` : "", answer.allow_anonymous ? "Clients without a user come in, too (allow_anonymous)." : "");
+    const text = h("textarea", { id: "rules-text", spellcheck: "false", "aria-label": "Rules of access, as the file has them" });
+    text.value = answer.rules_text ?? "";
+    const write = async () => {
+      if (!await confirmed("Write these rules to their file? They hold at once, also for who is connected.", "Write")) return;
+      if (await context.act("The rules are written", () => send("PUT", "rules", { before: answer.rules_text, text: text.value }),
+        () => context.act("The rules are as they were", () => send("PUT", "rules", { before: text.value, text: answer.rules_text })).then(ask))) ask().catch(() => {});
+    };
+    const editor = typeof answer.rules_text === "string"
+      ? h("details", {}, h("summary", {}, "Change them"), text, h("div", { class: "row" }, h("button", { type: "button", id: "rules-write", onclick: write }, "Write"))) : null;
     set(rules, answer.rules.length ? h("ul", { class: "small" }, answer.rules.map((rule) => h("li", {}, h("code", {}, rule)))) : h("p", { class: "quiet" }, "No rules of access: who comes in may do everything."),
-      h("p", { class: "quiet small" }, answer.rules_file ? `Rules from ${answer.rules_file}, in the order in which they hold; changed there, and read again above.` : "Rules stand in the configuration ([[security.rule]]); changed there, and read again above."));
+      h("p", { class: "quiet small" }, answer.rules_file ? `Rules from ${answer.rules_file}, in mosquitto's words and the order in which they hold. ${editor ? "" : "It is changed there, and read again above."}` : "Rules stand in the configuration ([[security.rule]]); changed there, and read again above."), editor);
     if (isFirst && answer.can_change) set(change, form(context, ask));
     isFirst = false;
   };

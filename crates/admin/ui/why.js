@@ -32,11 +32,12 @@ function proposal(context, id, { text, acts }, again) {
 
 // The first fact without the client's name and address, which stand above it.
 function headline(fact) {
-  const rest = fact.replace(/^client "(?:[^"\\]|\\.)*" \([^)]*\) /, "");
+  const rest = fact.replace(/^(?:client "(?:[^"\\]|\\.)*" \([^)]*\)|bridge "(?:[^"\\]|\\.)*") /, "");
   return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}`;
 }
 
-export function whyCard(context, id) {
+// Of a client, or of what else has a place that says why.
+export function whyCard(context, id, place) {
   const element = h("div", { class: "why" }, h("p", { class: "quiet" }, "…"));
   let said = "";
   const draw = (answer) => {
@@ -52,7 +53,7 @@ export function whyCard(context, id) {
     const unban = isBanned ? h("button", { type: "button", class: "main", onclick: async () => { await actions(context, id).unban(); ask(); } }, "Let it in again") : null;
     // Who does harm without being held back is not called well.
     const isHarmless = answer.state !== "ok" || !(answer.fills?.length || answer.factor > 2);
-    set(element, h("p", { class: "lead" }, isHarmless ? [stateBadge(answer.state), " "] : null, headline(first.trim())),
+    set(element, h("p", { class: "lead" }, isHarmless && !place ? [stateBadge(answer.state), " "] : null, headline(first.trim())),
       h("ul", { class: "facts" }, facts.map((fact) => h("li", {}, fact.trim()))),
       losses.length ? h("details", { class: "small" }, h("summary", {}, `What was lost or refused, by reason (${losses.length})`), h("ul", {}, losses.map((fact) => h("li", {}, fact.trim())))) : null,
       unban, answer.proposals?.length ? [h("h3", {}, "What to do"), h("ul", { class: "steps" }, answer.proposals.map((it) => proposal(context, id, it, ask)))] : null);
@@ -60,7 +61,7 @@ export function whyCard(context, id) {
   };
   const ask = async () => {
     try {
-      const answer = await get(`clients/${encodeURIComponent(id)}/why`);
+      const answer = await get(place ?? `clients/${encodeURIComponent(id)}/why`);
       draw(answer);
       return answer;
     } catch (problem) {

@@ -136,3 +136,26 @@ fn a_browser_finds_an_editor_at_the_space_and_admins_update_by_the_admin_api() {
     let (_, text) = send(&broker, "POST", "/api/v1/queries", "", r#"{"query": "ASK { <urn:a> <urn:b> 1 }"}"#);
     assert!(text.contains("true"), "{text}");
 }
+
+#[test]
+fn admins_change_the_rules_in_their_file_and_what_does_not_hold_is_not_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("acl");
+    std::fs::write(&file, "user ann\ntopic read a\n").expect("written");
+    let config = format!("[security]\nacl_file = {:?}\n", file.display().to_string());
+    let broker = Launch::new().door("admin").config(&config).user("ann", "admin").user("olga", "operator").start();
+    let change = |who: &str, before: &str, text: &str| {
+        let body = serde_json::json!({ "before": before, "text": text }).to_string();
+        send(&broker, "PUT", "/api/v1/rules", who, &body)
+    };
+    let read = || std::fs::read_to_string(&file).expect("the file");
+    let (old, new) = (read(), "user ann\ntopic readwrite b\n");
+    assert_eq!(change(OLGA, &old, new).0, 403, "an operator may not");
+    let (status, why) = change(ANN, &old, "user ann\ntopic sideways b\n");
+    assert_eq!((status, read()), (422, old.clone()), "{why}");
+    let (status, why) = change(ANN, &old, new);
+    assert_eq!((status, read().as_str()), (200, new), "{why}");
+    let listed: Value = serde_json::from_str(&send(&broker, "GET", "/api/v1/users", ANN, "").1).expect("JSON");
+    assert_eq!((&listed["rules_text"], &listed["rules"][1]), (&new.into(), &"topic readwrite b".into()));
+    assert_eq!(change(ANN, &old, new).0, 422, "it has changed meanwhile");
+}

@@ -72,7 +72,7 @@ export function delay(ms) {
 const STATES = { ok: ["good", "ok"], away: ["quiet", "away"], slow: ["warn", "slow"], losing: ["bad", "losing"],
   slowed: ["warn", "slowed"],
   "backed-off": ["bad", "backed-off"], paused: ["bad", "paused"], closed: ["quiet", "closed"], banned: ["bad", "banned"],
-  open: ["good", "open"], failed: ["bad", "failed"], draining: ["warn", "draining"] };
+  open: ["good", "open"], up: ["good", "up"], connecting: ["warn", "connecting"], down: ["bad", "down"], failed: ["bad", "failed"], draining: ["warn", "draining"] };
 
 export function stateBadge(state) {
   const [kind, word] = STATES[state] ?? ["quiet", state];

@@ -22,6 +22,7 @@ pub mod log;
 pub mod mapping;
 pub mod panics;
 pub mod plan;
+pub mod rule_file;
 pub mod running;
 pub mod security;
 pub mod serve;

@@ -68,7 +68,7 @@ pub fn space_dir(options: &Options) -> PathBuf {
     options.server.data.join(SPACE)
 }
 
-/// Where the operator's door is; none if it is off.
+/// Where the admin API is; none if it is off.
 pub fn admin(options: &Options) -> Option<SocketAddr> {
     address(options.listeners.admin)
 }

@@ -1,4 +1,4 @@
-//! The process while the broker runs: what a reload changes, and what the operator's door asks of it.
+//! The process while the broker runs: what a reload changes, and what the admin API asks of it.
 
 mod space_access;
 
@@ -25,6 +25,7 @@ use tracing::{error, info, warn};
 
 use crate::bridges::BridgeBoard;
 use crate::certificate::Reminder;
+use crate::config::backoff::BackOffMode;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
 use crate::config::listener::ListenerSetting;
 use crate::config::{Loaded, Problems, Sources};
@@ -35,7 +36,7 @@ use crate::serve::{Ready, log_warnings, prepare_for};
 use crate::sinks::SinkBoard;
 use crate::space_certificates::SpaceCertificates;
 use crate::tokens::TokenKeys;
-use crate::{authority, backup, certificate, plan, user_file};
+use crate::{authority, backup, certificate, plan, rule_file, user_file};
 
 /// A broker that runs, and all that is needed to change it.
 #[derive(Debug)]
@@ -299,6 +300,12 @@ impl ProcessControl for RunningProcess {
         user_file::change(&loaded, change, put_in_force).map_err(|error| format!("{error:#}"))
     }
 
+    fn change_rules(&self, before: &str, text: &str) -> Result<(), String> {
+        let loaded = self.now().loaded.clone();
+        let put_in_force = || self.reload().map(drop).map_err(|problems| anyhow::anyhow!(problems.join("; ")));
+        rule_file::change(&loaded, before, text, put_in_force).map_err(|error| format!("{error:#}"))
+    }
+
     fn entry_metrics(&self) -> Vec<ExtraMetric> {
         let now = self.now();
         let of_tokens = now.tokens.as_ref().map(|tokens| tokens.metrics()).unwrap_or_default();
@@ -378,6 +385,10 @@ impl ProcessControl for RunningProcess {
         self.bridges.get().into_iter().flatten().map(|board| board.report()).collect()
     }
 
+    fn is_gate_off(&self) -> bool {
+        self.now().loaded.options.backoff.mode == BackOffMode::Off
+    }
+
     fn demo(&self) -> Option<Arc<dyn Demo>> {
         Some(Arc::clone(&self.demo))
     }
@@ -443,7 +454,7 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     Reloaded { changed, restart }
 }
 
-/// Who may come in at the operator's door; none if there are no users.
+/// Who may come in at the admin API; none if there are no users.
 pub fn directory(security: &Security) -> Option<UserDirectory> {
     let (authenticator, roles) = (Arc::clone(&security.authenticator), security.roles.clone()?);
     Some(UserDirectory { authenticator, roles: Arc::new(roles) })

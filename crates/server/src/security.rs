@@ -42,7 +42,7 @@ pub struct Security {
     pub has_users: bool,
     /// Whether clients without a name are let in even if there are users.
     pub allow_anonymous: bool,
-    /// What users may do at the operator's door; none if there are no users.
+    /// What users may do at the admin API; none if there are no users.
     pub roles: Option<RoleTable>,
     /// Who may do what with the graphs of the smart space; none if no rule speaks of them.
     pub graphs: Option<Arc<GraphAccess>>,
@@ -303,7 +303,7 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
     let unnamed = unnamed.into_iter().find_map(|(name, at)| Some((name, at.filter(is_exposed)?)));
     if let Some((name, at)) = unnamed.filter(|_| !security.allow_anonymous) {
         let message = format!("listeners.{name} = \"{at}\" accepts other machines, but Smart-M3 knows no users");
-        let hint = "listen on this machine only, or insist on an open door with --allow-anonymous".to_owned();
+        let hint = "listen on this machine only, or insist on an open listener with --allow-anonymous".to_owned();
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
     if security.has_users {

@@ -153,6 +153,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
 fn log_opening(broker: &Broker) {
     let Some(Opening { report, restored, notes }) = broker.opening() else { return };
     let Restored { sessions, deliveries: messages, retained, lost, rhythms, bans } = *restored;
+    let words = if report.is_new() { "a new store" } else { "what was kept is back" };
     info!(
         event = "store_opened",
         sessions,
@@ -164,7 +165,7 @@ fn log_opening(broker: &Broker) {
         rhythms,
         bans,
         %report,
-        "what was kept is back"
+        "{words}"
     );
     for line in &report.lines {
         warn!(event = "store_repaired", "{line}");
@@ -177,7 +178,7 @@ fn log_opening(broker: &Broker) {
     }
 }
 
-/// The operator's door. One that nobody asked for, at a port that is taken, is no reason not to serve.
+/// The admin API. One that nobody asked for, at a port that is taken, is no reason not to serve.
 fn open_admin(loaded: &Loaded, running: &Arc<RunningProcess>) -> Result<Option<Admin>> {
     let Some(bind) = plan::admin(&loaded.options) else { return Ok(None) };
     let process = Arc::clone(running) as Arc<dyn ProcessControl>;

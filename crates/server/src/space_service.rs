@@ -64,7 +64,7 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
         bound = bound.with_tls(https, ssaps, certificates);
     }
     let doors = SpaceListeners::start(bound.with_connections_max(descriptors::shares(true).space), &space, policy);
-    let doors = doors.context("the doors of the smart space did not open")?;
+    let doors = doors.context("the listeners of the smart space did not open")?;
     broker.show_extra_metrics(Box::new(move || extra_metrics(&space, counts.as_deref())));
     Ok(Some(SpaceService { _mapping: mapping, doors, _service: service }))
 }
@@ -118,7 +118,7 @@ fn extra_metrics(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) 
     }));
     all.extend(space.turned_away().into_iter().map(|(door, value)| ExtraMetric {
         family: "space_connections_refused",
-        help: "Connections to the smart space that found no place, by door.",
+        help: "Connections to the smart space that found no place, by listener.",
         is_counter: true,
         labels: vec![("door", door)],
         value,
@@ -174,7 +174,8 @@ fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service
     let Some(opening) = opening else { return Ok(service) };
     let SpaceOpening { report, version, quads, rules, holes, notes } = opening;
     let rules = rules.len();
-    info!(event = "space_opened", version, quads, rules, holes, %report, "the smart space is back");
+    let words = if report.is_new() { "a new smart space" } else { "the smart space is back" };
+    info!(event = "space_opened", version, quads, rules, holes, %report, "{words}");
     for line in &report.lines {
         warn!(event = "store_repaired", "the smart space: {line}");
     }

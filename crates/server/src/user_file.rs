@@ -14,7 +14,7 @@ use tidegate_auth::{Salt, Users};
 
 use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject, RuleTarget};
 use crate::config::{Loaded, Problems};
-use crate::{plan, security};
+use crate::{plan, rule_file, security};
 
 /// Held while the admin API changes the file.
 static CHANGES: Mutex<()> = Mutex::new(());
@@ -48,7 +48,7 @@ pub fn edit<T>(path: &Path, missing: MissingFile, change: impl FnOnce(&mut Users
     Ok(outcome)
 }
 
-fn replace(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let name = path.file_name().context("not the name of a file")?.to_string_lossy();
@@ -105,13 +105,19 @@ pub fn overview(loaded: &Loaded) -> AccessOverview {
     let users = file.as_deref().and_then(|path| read(path, MissingFile::IsError).ok()).unwrap_or_default();
     let names = |roles: &[std::sync::Arc<str>]| roles.iter().map(ToString::to_string).collect();
     let acl_file = loaded.options.security.acl_file.clone();
-    let lines = acl_file.as_deref().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
-    let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let rules = loaded.rules.iter().map(rule_in_words).chain(lines.map(str::to_owned));
+    let rules_text = acl_file.as_deref().and_then(|path| std::fs::read_to_string(path).ok());
+    let lines = rules_text
+        .as_deref()
+        .unwrap_or_default()
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let rules = loaded.rules.iter().map(rule_in_words).chain(lines.map(str::to_owned)).take(RULES_SHOWN_MAX).collect();
     AccessOverview {
         users: users.iter().map(|(name, roles)| (name.to_string(), names(roles))).collect(),
         users_file: file,
-        rules: rules.take(RULES_SHOWN_MAX).collect(),
+        rules,
+        rules_text: rules_text.filter(|text| text.len() <= rule_file::TEXT_MAX),
         rules_file: acl_file,
         allow_anonymous: loaded.options.security.allow_anonymous,
     }

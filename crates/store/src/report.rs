@@ -33,6 +33,11 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
+    /// Whether there was nothing to read: the folder is new.
+    pub fn is_new(&self) -> bool {
+        self.snapshot.is_none() && self.records == 0 && self.is_sound()
+    }
+
     /// Nothing is wrong, and nothing was repaired. A torn end is a repair.
     pub fn is_sound(&self) -> bool {
         self.lines.is_empty()

@@ -1,6 +1,7 @@
 //! Which conditions a situation has: strong enough to raise an alarm, or weak and enough to keep one.
 
 use super::{ALARMS_MAX, AlarmKind};
+use crate::bridges::TroubledBridge;
 use crate::situation::{TroubleReport, name_conflict};
 use crate::why::words::per_second;
 
@@ -62,7 +63,10 @@ impl TroubleReport {
             let text = name_conflict(client_id, *takeovers);
             strong(AlarmKind::NameConflict, client_id, (*takeovers).into(), text)
         }));
-        all.extend(self.banned.iter().map(|who| strong(AlarmKind::Ban, who, 1.0, format!("{who} is banned"))));
+        let bridge = |it: &TroubledBridge| strong(AlarmKind::Bridge, &it.name, it.queued as f64, it.text.clone());
+        all.extend(self.bridges.iter().map(bridge));
+        let ban = |(name, who): &(String, String)| strong(AlarmKind::Ban, name, 1.0, format!("{who} is banned"));
+        all.extend(self.banned.iter().map(ban));
         all
     }
 
@@ -76,6 +80,7 @@ impl TroubleReport {
             (AlarmKind::Losing, is_losing_cut),
             (AlarmKind::QueueFull, self.losing + self.slow > ALARMS_MAX),
             (AlarmKind::NameConflict, self.conflicting > ALARMS_MAX),
+            (AlarmKind::Bridge, self.bridges_down > ALARMS_MAX),
             (AlarmKind::Ban, self.bans > ALARMS_MAX),
         ];
         kinds.into_iter().filter_map(|(kind, is_cut)| is_cut.then_some(kind)).collect()

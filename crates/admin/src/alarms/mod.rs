@@ -32,12 +32,14 @@ pub(crate) enum AlarmKind {
     Level,
     /// Two clients have one name.
     NameConflict,
+    /// A bridge to another broker is down.
+    Bridge,
     /// Somebody is kept out.
     Ban,
 }
 
 impl AlarmKind {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Flooding,
         Self::Losing,
         Self::QueueFull,
@@ -45,6 +47,7 @@ impl AlarmKind {
         Self::Disk,
         Self::Level,
         Self::NameConflict,
+        Self::Bridge,
         Self::Ban,
     ];
 
@@ -58,6 +61,7 @@ impl AlarmKind {
             Self::Disk => "disk",
             Self::Level => "level",
             Self::NameConflict => "name_conflict",
+            Self::Bridge => "bridge",
             Self::Ban => "ban",
         }
     }
@@ -65,7 +69,7 @@ impl AlarmKind {
     /// How long it has to last before somebody is called. What is certain at once is told at once.
     fn raise_after(self) -> Duration {
         match self {
-            Self::Flooding | Self::Losing | Self::QueueFull | Self::Level => Duration::from_secs(5),
+            Self::Flooding | Self::Losing | Self::QueueFull | Self::Level | Self::Bridge => Duration::from_secs(5),
             Self::MemoryFull | Self::Disk | Self::NameConflict | Self::Ban => Duration::ZERO,
         }
     }

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use tidegate_core::report::{ClientReport, ClientState};
 
 use crate::alarms::ALARMS_MAX;
+use crate::bridges::TroubledBridge;
 use crate::view;
-pub(crate) use sentence::{Mood, TroubleCard, name_conflict};
+pub(crate) use sentence::{CardSubject, Mood, TroubleCard, name_conflict};
 
 /// Whose part of a receiver's losses is less is not to blame for them.
 const GUILTY_PART: f64 = 0.2;
@@ -45,9 +46,14 @@ pub(crate) struct TroubleReport {
     /// alarms may be about. And how many there are.
     pub(crate) conflicts: Vec<(Arc<str>, u32)>,
     pub(crate) conflicting: usize,
-    /// Who is banned, in words, as many as alarms may be about; and how many there are.
-    pub(crate) banned: Vec<String>,
+    /// Who is banned, by name and in words, as many as alarms may be about; and how many there are.
+    pub(crate) banned: Vec<(String, String)>,
     pub(crate) bans: usize,
+    /// Bridges that are down, as many as alarms may be about; and how many there are.
+    pub(crate) bridges: Vec<TroubledBridge>,
+    pub(crate) bridges_down: usize,
+    /// Nothing is learned of publishers, and nobody is slowed for what it sends.
+    pub(crate) is_gate_off: bool,
     /// The level of pressure, by number and name, and why.
     pub(crate) level: (u8, &'static str),
     pub(crate) cause: Option<&'static str>,
@@ -80,6 +86,8 @@ pub(crate) struct TroubledReceiver {
     pub(crate) loss_rate: f64,
     pub(crate) lost: u64,
     pub(crate) fill: f64,
+    /// Who sends most of what it loses, and how much, if that is no flooder: to send much may be its work.
+    pub(crate) source: Option<(Arc<str>, f64)>,
     /// Numbers of publishers, and what was lost of theirs.
     crowding: Vec<(u64, u64)>,
 }
@@ -140,6 +148,7 @@ impl TroubleReport {
                 loss_rate: receiver.loss_rate,
                 lost: receiver.lost_of_late,
                 fill: receiver.fill,
+                source: None,
                 crowding,
             });
         }
@@ -187,6 +196,9 @@ impl TroubleReport {
             (was_flooding, TroubledPublisher::of(client, limit, fills))
         };
         let is_flooding = trouble.is_flooding();
+        if !is_flooding {
+            self.note_source(receiver, &trouble);
+        }
         if was_flooding.is_none() && !is_flooding {
             return;
         }
@@ -195,6 +207,15 @@ impl TroubleReport {
             self.waiting = self.waiting.saturating_sub(usize::from(was_flooding.is_some()));
         }
         insert(&mut self.publishers, trouble, TroubledPublisher::weight);
+    }
+
+    /// Of several the one who sends most is named.
+    fn note_source(&mut self, receiver: &Arc<str>, publisher: &TroubledPublisher) {
+        let receiver = self.receivers.iter_mut().find(|known| known.client_id == *receiver);
+        if let Some(receiver) = receiver.filter(|it| it.source.as_ref().is_none_or(|(_, rate)| *rate < publisher.rate))
+        {
+            receiver.source = Some((Arc::clone(&publisher.client_id), publisher.rate));
+        }
     }
 
     /// Publishers that send more than they should.

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use tidegate_core::report::ClientState;
 
 use super::{TroubleReport, TroubledPublisher, TroubledReceiver};
+use crate::bridges::TroubledBridge;
 use crate::why::words::{number, per_second, quoted, whole_per_second};
 
 /// Clients of a kind that are named in the sentence; the rest is counted.
 const SPOKEN_MAX: usize = 2;
 /// Cards of a kind: what one screen has room for. The page says how many there are besides.
 const CARDS_MAX: usize = 4;
+/// Whoever looks for the reason why a flood is not slowed has it.
+const GATE_OFF: &str = "the gate is off (backoff.mode = \"off\"): nobody is slowed for what it sends";
 /// From this part of the memory budget on it is worth a word.
 pub(crate) const MEMORY_FULL: f64 = 0.9;
 
@@ -51,10 +54,17 @@ pub(crate) struct Sentence {
 /// One of those that are in trouble, or make some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TroubleCard {
-    /// In a word: `floods`, `loses`, `slow`, `name used twice`, `waits`.
+    /// In a word: `floods`, `loses`, `slow`, `name used twice`, `bridge down`, `waits`.
     pub(crate) kind: &'static str,
-    pub(crate) client_id: Arc<str>,
+    pub(crate) subject: CardSubject,
     pub(crate) text: String,
+}
+
+/// Whom a card is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CardSubject {
+    Client(Arc<str>),
+    Bridge(String),
 }
 
 impl TroubleReport {
@@ -68,6 +78,8 @@ impl TroubleReport {
         parts.extend(named(&losing, self.losing, "more receivers lose messages", TroubledReceiver::in_words));
         let conflicts: Vec<&(_, u32)> = self.conflicts.iter().collect();
         parts.extend(named(&conflicts, self.conflicting, "more names are used twice", |it| name_conflict(&it.0, it.1)));
+        let bridges: Vec<&TroubledBridge> = self.bridges.iter().collect();
+        parts.extend(named(&bridges, self.bridges_down, "more bridges are down", |it| it.text.clone()));
         let has_trouble = !parts.is_empty() || self.disk.is_some() || self.level.0 >= 2;
         // Who is slow beside one that loses is seen in the list.
         if losing.is_empty() {
@@ -85,9 +97,11 @@ impl TroubleReport {
         }
         parts.extend(self.bans_in_words());
         if parts.is_empty() {
-            let text = "calm: nobody floods, nobody loses messages, nobody is banned".to_owned();
+            let gate = if self.is_gate_off { format!("; {GATE_OFF}") } else { String::new() };
+            let text = format!("calm: nobody floods, nobody loses messages, nobody is banned{gate}");
             return Sentence { mood: Mood::Calm, text, next: String::new(), client: None };
         }
+        parts.extend(self.is_gate_off.then(|| GATE_OFF.to_owned()));
         let conflict = self.conflicts.first().map(|(client_id, _)| client_id);
         let receiver = self.receivers.first();
         let client = (self.flooders().next().map(|it| &it.client_id))
@@ -95,10 +109,11 @@ impl TroubleReport {
             .or(conflict)
             .or(self.publishers.first().map(|it| &it.client_id))
             .or(receiver.map(|it| &it.client_id));
-        let next = match client {
-            Some(client_id) => format!("tidegate why {}", quoted(client_id)),
-            None if self.bans > 0 && self.level.0 == 0 && self.disk.is_none() => "tidegate ban list".to_owned(),
-            None => "tidegate alarms".to_owned(),
+        let next = match (client, self.bridges.first()) {
+            (Some(client_id), _) => format!("tidegate why {}", quoted(client_id)),
+            (None, Some(bridge)) => format!("tidegate why bridge {}", quoted(&bridge.name)),
+            _ if self.bans > 0 && self.level.0 == 0 && self.disk.is_none() => "tidegate ban list".to_owned(),
+            _ => "tidegate alarms".to_owned(),
         };
         let mood = if has_trouble { Mood::Trouble } else { Mood::Notice };
         Sentence { mood, text: parts.join("; "), next, client: client.map(ToString::to_string) }
@@ -106,7 +121,10 @@ impl TroubleReport {
 
     /// The same one by one, the worst first: those whom a click can do something about.
     pub(crate) fn cards(&self) -> Vec<TroubleCard> {
-        let card = |kind, client_id: &Arc<str>, text| TroubleCard { kind, client_id: Arc::clone(client_id), text };
+        let card = |kind, client_id: &Arc<str>, text| {
+            let subject = CardSubject::Client(Arc::clone(client_id));
+            TroubleCard { kind, subject, text }
+        };
         let (flooders, waiting): (Vec<&TroubledPublisher>, Vec<&TroubledPublisher>) =
             self.publishers.iter().partition(|publisher| publisher.is_flooding());
         let publishers = |kind, list: Vec<&TroubledPublisher>| -> Vec<TroubleCard> {
@@ -121,19 +139,24 @@ impl TroubleReport {
             .map(|(client_id, takeovers)| card("name used twice", client_id, name_conflict(client_id, *takeovers)));
         let mut cards = publishers("floods", flooders);
         cards.extend(receivers.chain(conflicts));
+        let bridges = self.bridges.iter().take(CARDS_MAX).map(|it| {
+            let subject = CardSubject::Bridge(it.name.clone());
+            TroubleCard { kind: "bridge down", subject, text: it.text.clone() }
+        });
+        cards.extend(bridges);
         cards.extend(publishers("waits", waiting));
         cards
     }
 
     /// How many there are, with those who have no card.
     pub(crate) fn troubled(&self) -> usize {
-        self.flooding + self.losing + self.slow + self.conflicting + self.waiting
+        self.flooding + self.losing + self.slow + self.conflicting + self.waiting + self.bridges_down
     }
 
     fn bans_in_words(&self) -> Option<String> {
         match (self.bans, self.banned.first()) {
             (0, _) => None,
-            (1, Some(who)) => Some(format!("{who} is banned")),
+            (1, Some((_, who))) => Some(format!("{who} is banned")),
             (bans, _) => Some(format!("{bans} are banned")),
         }
     }
@@ -191,10 +214,13 @@ impl TroubledPublisher {
 
 impl TroubledReceiver {
     fn in_words(&self) -> String {
-        let TroubledReceiver { client_id, loss_rate, fill, is_losing, .. } = self;
+        let TroubledReceiver { client_id, loss_rate, fill, is_losing, source, .. } = self;
         if *is_losing {
             let why = if *fill >= 0.5 { "its queue is full" } else { "it takes less than comes for it" };
-            return format!("{client_id:?} loses {}: {why}", per_second(*loss_rate));
+            let of = source
+                .as_ref()
+                .map(|(id, rate)| format!(", mostly by {id:?}, which sends {}, about as usual", per_second(*rate)));
+            return format!("{client_id:?} loses {}: {why}{}", per_second(*loss_rate), of.unwrap_or_default());
         }
         format!("{client_id:?} reads slowly or not at all ({} % of its queue is used)", (fill * 100.0).ceil())
     }

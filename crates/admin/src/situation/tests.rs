@@ -1,6 +1,7 @@
 //! What is said when, word by word: these are the words of the page, the command line and the log.
 
 use super::*;
+use crate::alarms::AlarmKind;
 
 fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>) -> TroubledPublisher {
     TroubledPublisher { client_id: client_id.into(), state, rate, usual, limit: None, is_for_rate: true, fills: None }
@@ -9,7 +10,7 @@ fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>)
 fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> TroubledReceiver {
     let lost = (loss_rate * 10.0) as u64;
     let (client_id, is_losing) = (client_id.into(), loss_rate > 0.0);
-    TroubledReceiver { client_id, is_losing, loss_rate, lost, fill, crowding: vec![(7, lost)] }
+    TroubledReceiver { client_id, is_losing, loss_rate, lost, fill, source: None, crowding: vec![(7, lost)] }
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn who_floods_who_loses_and_what_to_type() {
         publishers: vec![publisher("meter-17", ClientState::BackedOff, 400.0, Some(6.5))],
         receivers: vec![receiver("historian", 37.0, 1.0)],
         bans: 1,
-        banned: vec!["\"pest\"".to_owned()],
+        banned: vec![("pest".to_owned(), "\"pest\"".to_owned())],
         ..TroubleReport::default()
     };
     let sentence = situation.sentence();
@@ -137,6 +138,43 @@ fn cards_have_flooders_before_losers_before_those_who_wait_and_are_as_many_as_a_
     let kinds: Vec<&str> = cards.iter().map(|card| card.kind).collect();
     let expected = ["floods", "floods", "floods", "floods", "loses", "slow", "name used twice", "waits"];
     assert_eq!(kinds, expected);
-    assert_eq!((&*cards[0].client_id, &*cards[4].client_id), ("pump-0", "historian"));
+    assert_eq!(cards[0].subject, CardSubject::Client("pump-0".into()));
+    assert_eq!(cards[4].subject, CardSubject::Client("historian".into()));
     assert_eq!(cards[4].text, "\"historian\" loses 37.0/s: its queue is full");
+}
+
+#[test]
+fn a_bridge_that_is_down_is_trouble_and_has_a_card_and_an_alarm() {
+    let hub = TroubledBridge { name: "hub".to_owned(), queued: 7, text: "the bridge \"hub\" is down".to_owned() };
+    let situation = TroubleReport { bridges: vec![hub], bridges_down: 3, ..TroubleReport::default() };
+    let sentence = situation.sentence();
+    assert_eq!(sentence.text, "the bridge \"hub\" is down; 2 more bridges are down");
+    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Trouble, "tidegate why bridge hub"));
+    assert_eq!(situation.cards()[0].subject, CardSubject::Bridge("hub".to_owned()));
+    let conditions = situation.conditions();
+    assert_eq!((conditions[0].kind, conditions[0].subject.as_str()), (AlarmKind::Bridge, "hub"));
+}
+
+#[test]
+fn a_gate_that_is_off_is_said_and_is_no_trouble_by_itself() {
+    let off = TroubleReport { is_gate_off: true, ..TroubleReport::default() };
+    let sentence = off.sentence();
+    assert_eq!(sentence.mood, Mood::Calm);
+    assert!(sentence.text.ends_with("the gate is off (backoff.mode = \"off\"): nobody is slowed for what it sends"));
+    let flood = TroubleReport { receivers: vec![receiver("historian", 37.0, 1.0)], losing: 1, ..off };
+    assert!(flood.sentence().text.ends_with("nobody is slowed for what it sends"), "{}", flood.sentence().text);
+}
+
+#[test]
+fn who_fills_a_queue_as_usual_is_named_without_being_called_a_flooder() {
+    let mut situation =
+        TroubleReport { receivers: vec![receiver("historian", 37.0, 1.0)], losing: 1, ..TroubleReport::default() };
+    let historian: Arc<str> = "historian".into();
+    for (name, rate) in [("camera", 400.0), ("pump", 20.0)] {
+        situation.note_source(&historian, &publisher(name, ClientState::Ok, rate, Some(rate)));
+    }
+    let words =
+        "\"historian\" loses 37.0/s: its queue is full, mostly by \"camera\", which sends 400/s, about as usual";
+    assert_eq!(situation.sentence().text, words);
+    assert_eq!(situation.flooders().count(), 0);
 }

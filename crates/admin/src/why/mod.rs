@@ -23,6 +23,7 @@ use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
 use tidegate_core::{RATE_WINDOW, Whom};
 
 use crate::ask::walk;
+use crate::bridges;
 use crate::clients::{find, last_closed};
 use crate::kps;
 use crate::problem::{Answered, json_of, no_client};
@@ -40,21 +41,26 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         let identity = closed.as_ref().map(|closed| &closed.parting.identity);
         let ban = ban_of(&state, &client_id, identity).map(|ban| banned(&ban));
         let state_name = if ban.is_some() { "banned" } else { "closed" };
-        if closed.is_none()
-            && ban.is_none()
-            && let Some((kps, text)) = kps::why(&state, &client_id)
-        {
-            return Ok(json_of(&json!({ "client": null, "kps": kps, "state": "kp", "text": text })));
-        }
-        let Some(closed) = closed else {
-            // Who was never let in has no other trace.
-            let ban = ban.ok_or_else(|| no_client(&client_id))?;
-            let text = format!("client {client_id:?} {ban}");
-            return Ok(json_of(&json!({ "client": null, "state": state_name, "text": text })));
+        // A KP of the same name is another one, which no ban keeps out: both are told.
+        return match (closed, kps::why(&state, &client_id)) {
+            (None, Some((kps, mut text))) => {
+                let name = if ban.is_some() { "banned" } else { "kp" };
+                text.extend(ban.map(|ban| format!("\nan MQTT client of this name {ban}; bans do not hold for KPs")));
+                Ok(json_of(&json!({ "client": null, "kps": kps, "state": name, "text": text })))
+            }
+            (None, None) => {
+                // Who was never let in has no other trace.
+                let text = format!("client {client_id:?} {}", ban.ok_or_else(|| no_client(&client_id))?);
+                Ok(json_of(&json!({ "client": null, "state": state_name, "text": text })))
+            }
+            (Some(closed), kps) => {
+                let mut text = gone(&state, &closed);
+                text.extend(ban.map(|ban| format!("\n  it {ban}")));
+                text.extend(kps.iter().map(|(_, words)| format!("\nthere is a KP of this name, too:\n{words}")));
+                let (client, kps) = (view::closed(&state, &closed), kps.map(|(kps, _)| kps));
+                Ok(json_of(&json!({ "client": client, "kps": kps, "state": state_name, "text": text })))
+            }
         };
-        let mut text = gone(&state, &closed);
-        text.extend(ban.map(|ban| format!("\n  it {ban}")));
-        return Ok(json_of(&json!({ "client": view::closed(&state, &closed), "state": state_name, "text": text })));
     };
     let client = &detail.client;
     let mut others = Neighbours::of(client);
@@ -70,6 +76,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     lines.extend(gate(&state, client, rank));
     lines.extend(limit.as_ref().map(limited));
     lines.extend(others.filled());
+    lines.extend(bridges::why_spool(&state, &client_id).into_iter().flatten());
     lines.extend(receiver(&detail));
     lines.extend(others.crowding(&client.receiver));
     lines.extend(lost(&client.ledger));
@@ -164,7 +171,7 @@ fn headline(client: &ClientReport, limit: Option<f64>, fills: bool) -> String {
 const FAR_ABOVE: f64 = 2.0;
 const WHY_LEFT_ALONE: &str = "; who sends more comes after the others where something is scarce, and nothing is now, \
                               unless backoff.enforce is \"always\"";
-const GATE_OFF: &str = "backoff.mode is \"off\", and nothing is learned of anybody";
+const GATE_OFF: &str = "the gate is off: backoff.mode is \"off\", and nothing is learned of anybody";
 
 /// Why its messages wait. Only what is more than usual is called more than usual.
 fn cause(client: &ClientReport, limit: Option<f64>) -> String {
@@ -300,8 +307,8 @@ fn banned(ban: &Ban) -> String {
         }
     };
     format!(
-        "is banned{whom} for {} s more ({:?}); to let it in again:  tidegate ban remove {remove}",
-        ban.left.as_secs(),
+        "is banned{whom} for {} more ({:?}); to let it in again:  tidegate ban remove {remove}",
+        span(ban.left),
         ban.reason
     )
 }

@@ -46,7 +46,10 @@ pub(crate) fn span(duration: Duration) -> String {
     match secs {
         secs if secs < 0.01 => format!("{:.1} ms", secs * 1000.0),
         secs if secs < 10.0 => format!("{:.0} ms", secs * 1000.0),
-        secs => format!("{secs:.0} s"),
+        secs if secs < 120.0 => format!("{secs:.0} s"),
+        secs if secs < 7200.0 => format!("{:.0} min", secs / 60.0),
+        secs if secs < 172_800.0 => format!("{:.0} h", secs / 3600.0),
+        secs => format!("{:.0} d", secs / 86_400.0),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod driver;
 mod flood;
+mod trouble;
 mod work;
 
 use driver::Browser;
@@ -17,6 +18,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("now", "Now", "the ledger balances"),
     ("clients", "Clients", "shown."),
     ("topics", "Topics", "Retained messages"),
+    ("bridges", "Bridges", "No bridges."),
     ("drops", "Drops", "Both sums are right"),
     ("space", "Smart space", "Standing queries"),
     ("limits", "Limits", "Nobody is kept out"),

@@ -158,7 +158,7 @@ keys! {
         Restart https: Door = Or::WORD;
         /// Smart-M3 (SSAP) over TLS, with tls.cert and tls.key; the name in a client's certificate is its user.
         Restart ssaps: Door = Or::WORD;
-        /// The door of SPARQL once more, where clients of SEPA look for queries and updates: port 8000.
+        /// The listener of SPARQL once more, where clients of SEPA look for queries and updates: port 8000.
         Restart sepa_http: Door = Or::WORD;
         /// The same, where they look for subscriptions: port 9000.
         Restart sepa_ws: Door = Or::WORD;
@@ -198,7 +198,7 @@ keys! {
         Restart long_answer_stall: Span<100, 240_000> = Span(tidegate_space::LongAnswerConfig::default().stall);
         /// Endpoints that queries with SERVICE may ask, over HTTP, by the names that queries have for them; none: SERVICE is refused.
         Restart services: ServiceList = ServiceList::default();
-        /// Pages of other sites that may use the doors of the smart space through a browser, by origin.
+        /// Pages of other sites that may use the listeners of the smart space through a browser, by origin.
         Reload origins: Origins = Origins::default();
     }
     pool: PoolSection {
