@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::arguments::{CheckArgs, ShowArgs};
-use tidegate_server::config::keys::{KEYS, TakesEffect};
+use tidegate_server::config::keys::{KEYS, SettingKey, TakesEffect};
 use tidegate_server::config::{Loaded, Origin, Problems, load};
 use tidegate_server::{security, serve};
 
@@ -47,6 +47,16 @@ fn read_from(loaded: &Loaded) -> String {
 pub(crate) fn show(args: &ShowArgs) -> Result<()> {
     let loaded = load(&args.serve.sources())?;
     let mut out = std::io::stdout().lock();
+    if args.json {
+        let setting = |key: &SettingKey| {
+            let value = Some((key.show)(&loaded.options)).filter(|value| value != "unset");
+            let (origin, restart) = (loaded.origin(key.path).to_string(), key.change == TakesEffect::Restart);
+            json!({ "key": key.path, "value": value, "origin": origin, "needs_restart": restart, "about": key.about.trim() })
+        };
+        let settings: Vec<_> = KEYS.iter().map(setting).collect();
+        writeln!(out, "{:#}", json!({ "files": loaded.files, "settings": settings }))?;
+        return Ok(());
+    }
     writeln!(out, "# {}", read_from(&loaded))?;
     let mut section = "";
     for key in KEYS {

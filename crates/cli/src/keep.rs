@@ -13,7 +13,7 @@ use serde_json::json;
 use tidegate_broker::store_link::records::StoreImage;
 use tidegate_store::RecoveryReport;
 
-use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs, StoreCheckArgs};
+use crate::arguments::{BackupArgs, PlaceArgs, RestoreArgs, StoreCheckArgs};
 use tidegate_server::backup::{PartReports, copy, copy_space, copy_users, ensure_free};
 use tidegate_server::config::load;
 use tidegate_server::plan;
@@ -29,12 +29,18 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
     if let Some(data) = &args.from {
         let store = |to: &Path| tidegate_store::backup::<StoreImage>(&data.join(plan::STORE), to);
         let parts = copy(&to, store, |to| copy_space(&data.join(plan::SPACE), to), &data.join(plan::USERS))?;
-        let code = tell(&format!("copied to {}", to.display()), &parts);
-        println!("{NOT_COPIED}{}", if parts.has_users { "" } else { NO_USERS });
+        let code = tell("copied to", &to, &parts, args.json);
+        if !args.json {
+            println!("{NOT_COPIED}{}", if parts.has_users { "" } else { NO_USERS });
+        }
         return Ok(code);
     }
     let body = json!({ "to": to });
     let answer = args.admin.client()?.request("POST", "/api/v1/backup", Some(&body))?;
+    if args.json {
+        println!("{:#}", json!({ "folder": to, "report": answer["report"] }));
+        return Ok(0);
+    }
     println!("copied to {}: {}", to.display(), answer["report"].as_str().unwrap_or_default());
     println!("{NOT_COPIED}{}", if plan::is_missing(&to.join(plan::USERS)) { NO_USERS } else { "" });
     Ok(0)
@@ -42,7 +48,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
 
 /// `tidegate restore`.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
-    let (to, space_to) = dirs(&args.serve)?;
+    let (to, space_to) = dirs(&args.place)?;
     if let Some(data) = to.parent() {
         tidegate_store::disk::create_private_dir(data).with_context(|| format!("cannot create {}", data.display()))?;
     }
@@ -54,14 +60,14 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
         format!("sessions and messages were restored, the smart space was not: {}", space_to.display())
     })?;
     let has_users = restore_users(&args.from, &to.with_file_name(plan::USERS))?;
-    Ok(tell(&format!("restored into {}", to.display()), &PartReports { store, space, has_users }))
+    Ok(tell("restored into", &to, &PartReports { store, space, has_users }, args.json))
 }
 
 fn restore_users(copy: &Path, to: &Path) -> Result<bool> {
     let from = copy.join(plan::USERS);
     let is_done = copy_users(&from, to)?;
     if !is_done && !plan::is_missing(&from) {
-        println!(
+        eprintln!(
             "{} is there already and was left as it is; the users of the copy are in {}",
             to.display(),
             from.display()
@@ -74,12 +80,12 @@ fn restore_users(copy: &Path, to: &Path) -> Result<bool> {
 pub(crate) fn check(args: &StoreCheckArgs) -> Result<u8> {
     let (dir, space_dir) = match &args.dir {
         Some(dir) => (store_in(dir)?, dir.join(plan::SPACE)),
-        None => dirs(&args.serve)?,
+        None => dirs(&args.place)?,
     };
     let store = tidegate_store::check::<StoreImage>(&dir)?;
     let is_space = !plan::is_missing(&space_dir);
     let space = is_space.then(|| tidegate_store::check::<tidegate_space::SpaceImage>(&space_dir)).transpose()?;
-    Ok(tell(&dir.display().to_string(), &PartReports { store, space, has_users: false }))
+    Ok(tell("", &dir, &PartReports { store, space, has_users: false }, args.json))
 }
 
 /// A data folder has the store in a folder, a copy is one.
@@ -96,21 +102,31 @@ fn store_in(dir: &Path) -> Result<PathBuf> {
 }
 
 /// Where both parts are.
-fn dirs(args: &ServeArgs) -> Result<(PathBuf, PathBuf)> {
+fn dirs(args: &PlaceArgs) -> Result<(PathBuf, PathBuf)> {
     let options = load(&args.sources())?.options;
     Ok((plan::store_dir(&options), plan::space_dir(&options)))
 }
 
 /// Prints what was found; 1 if something that was kept is damaged.
-fn tell(what: &str, parts: &PartReports) -> u8 {
-    println!("{what}: {}", parts.store);
+fn tell(done: &str, folder: &Path, parts: &PartReports, is_json: bool) -> u8 {
+    let is_damaged = parts.store.is_damaged() || parts.space.as_ref().is_some_and(RecoveryReport::is_damaged);
+    if is_json {
+        let (store, space) = (parts.store.to_string(), parts.space.as_ref().map(ToString::to_string));
+        let users = parts.has_users;
+        println!(
+            "{:#}",
+            json!({ "folder": folder, "store": store, "space": space, "users": users, "damaged": is_damaged })
+        );
+        return u8::from(is_damaged);
+    }
+    println!("{}: {}", format!("{done} {}", folder.display()).trim_start(), parts.store);
     if let Some(space) = &parts.space {
         println!("smart space: {space}");
     }
     if parts.has_users {
         println!("users");
     }
-    u8::from(parts.store.is_damaged() || parts.space.as_ref().is_some_and(RecoveryReport::is_damaged))
+    u8::from(is_damaged)
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &KpArgs) -> Result<u8> {
 /// The certificates of `--cafile`, which is for addresses with TLS.
 fn trusted(args: &KpArgs) -> Result<Option<Vec<u8>>> {
     let Some(path) = &args.cafile else { return Ok(None) };
-    if !["https://", "ssaps://"].iter().any(|scheme| args.at.to_ascii_lowercase().starts_with(scheme)) {
+    if !["https://", "ssaps://"].iter().any(|scheme| args.at().to_ascii_lowercase().starts_with(scheme)) {
         return Err(anyhow::anyhow!("--cafile is for https:// and ssaps://, and --space is neither").context(Usage));
     }
     let wrong = |error| anyhow::anyhow!("--cafile {}: cannot be read: {error}", path.display()).context(Usage);
@@ -69,7 +69,7 @@ async fn act(args: &KpArgs) -> Result<()> {
     let password = crate::arguments::password(std::env::var("TIDEGATE_PASSWORD").ok().as_deref())?;
     let (node, class) = (args.node.clone(), args.class.clone());
     let config = SpaceConfig { ca: trusted(args)?, node, class, ..SpaceConfig::default() };
-    let space = Space::connect_with(&with_password(&args.at, password.as_deref()), config).await.map_err(KpError)?;
+    let space = Space::connect_with(&with_password(&args.at(), password.as_deref()), config).await.map_err(KpError)?;
     match &args.command {
         KpCommand::Insert(of) => {
             for batch in batches(of, false)? {

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, ServeArgs, StoreCommand, TraceCommand};
 use client::ClientError;
@@ -49,7 +49,8 @@ fn main() -> ExitCode {
         eprintln!("error: {error:#}");
         std::process::exit(MISUSE.into())
     });
-    let cli = Cli::try_parse_from(arguments).unwrap_or_else(|error| {
+    let matched = arguments::grouped().try_get_matches_from(arguments);
+    let cli = matched.and_then(|matches| Cli::from_arg_matches(&matches)).unwrap_or_else(|error| {
         let hint = arguments::hint_for(&error, std::env::args().nth(1).as_deref());
         let _ = error.print();
         if let Some(hint) = hint {

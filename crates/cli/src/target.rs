@@ -1,11 +1,13 @@
 //! From what was typed about the connection to what the client needs.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context, Result, bail};
 use tidegate_wire_mqtt::{Limits, QoS, Version, topic};
 
 use tidegate_program::Usage;
 
-use crate::arguments::ConnectArgs;
+use crate::arguments::{ConnectArgs, listener_of};
 use crate::client::tls::Trust;
 use crate::client::{BrokerAddress, ConnectOptions, WillMessage, properties};
 
@@ -42,6 +44,7 @@ impl ConnectTarget {
             })?,
             None => Url { host: args.host.clone(), port: args.port, ..Url::default() },
         };
+        let is_unnamed = args.url.is_none() && args.port.is_none() && args.host == HERE;
         let version = version(&args.protocol_version)?;
         let properties = properties::parse(&args.property)?;
         if !version.is_v5() && (!properties.is_empty() || args.session_expiry_interval.is_some()) {
@@ -61,7 +64,13 @@ impl ConnectTarget {
                 "--insecure says whom to trust and does not switch TLS on: add -p 8883, --cafile, --tls-use-os-certs or mqtts://"
             );
         }
-        let port = url.port.unwrap_or(if tls.is_some() { 8883 } else { 1883 });
+        let usual = if tls.is_some() { 8883 } else { 1883 };
+        let (host, port) = match configured(tls.is_some()).filter(|_| is_unnamed) {
+            // A certificate is for names: the host stays as it is.
+            Some(at) if tls.is_some() => (url.host, at.port()),
+            Some(at) if at.port() != usual || !at.ip().is_loopback() => (at.ip().to_string(), at.port()),
+            _ => (url.host, url.port.unwrap_or(usual)),
+        };
         let hello = ConnectOptions {
             version,
             client_id: args.id.clone().unwrap_or_else(|| made_up_id(args.id_prefix.as_deref(), version)),
@@ -78,8 +87,16 @@ impl ConnectTarget {
             session_expiry: args.session_expiry_interval.or((version.is_v5() && !clean_start).then_some(u32::MAX)),
             debug: args.debug,
         };
-        Ok(Self { target: BrokerAddress { host: url.host, port, tls, from: args.bind }, hello, topic: url.topic })
+        Ok(Self { target: BrokerAddress { host, port, tls, from: args.bind }, hello, topic: url.topic })
     }
+}
+
+/// The broker of this machine.
+const HERE: &str = "localhost";
+
+/// Where the broker whose configuration is here listens.
+fn configured(with_tls: bool) -> Option<SocketAddr> {
+    listener_of(if with_tls { "listeners.mqtts" } else { "listeners.mqtt" })
 }
 
 /// `host:1884`, which is no host; an IPv6 address has more colons than one.

@@ -6,6 +6,7 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use tidegate_auth::{FileFault, Salt, Users};
 
 use crate::arguments::{UserArgs, UserCommand};
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
                 path.display()
             );
         }
-        UserCommand::List => list(&path)?,
+        UserCommand::List { json } => list(&path, *json)?,
     }
     Ok(())
 }
@@ -86,13 +87,21 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-fn list(path: &Path) -> Result<()> {
+fn list(path: &Path, is_json: bool) -> Result<()> {
     let users = read(path, MissingFile::IsEmpty)?;
+    let mut out = std::io::stdout().lock();
+    if is_json {
+        let users: Vec<_> = users
+            .iter()
+            .map(|(name, roles)| json!({ "name": **name, "roles": roles.iter().map(|role| &**role).collect::<Vec<&str>>() }))
+            .collect();
+        writeln!(out, "{:#}", json!({ "file": path, "users": users }))?;
+        return Ok(());
+    }
     if users.is_empty() {
         // Not on stdout: a script that counts lines finds none.
         eprintln!("no users in {}; add one with `tidegate user add NAME`", path.display());
     }
-    let mut out = std::io::stdout().lock();
     for (name, roles) in users.iter() {
         let roles: Vec<&str> = roles.iter().map(AsRef::as_ref).collect();
         writeln!(out, "{}", format!("{name}\t{}", roles.join(",")).trim_end())?;

@@ -159,6 +159,9 @@ fn tls_is_trusted_by_its_certificate_only() {
         tidegate(&all).output().expect("pub runs").status.code()
     };
     assert_eq!(publish(&["--cafile", &cert]), Some(0));
+    let plain = tidegate(&["pub", "-h", "127.0.0.1", "-p", &port, "-t", "a", "-m", "x"]).output().expect("runs");
+    let said = String::from_utf8_lossy(&plain.stderr);
+    assert!(plain.status.code() == Some(8) && said.contains("this port speaks TLS"), "{said}");
     assert_eq!(publish(&["--insecure", "--tls-use-os-certs"]), Some(0));
     assert_eq!(publish(&["--insecure"]), Some(2), "it does not switch TLS on");
     assert_eq!(publish(&["--tls-use-os-certs"]), Some(8));

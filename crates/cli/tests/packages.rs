@@ -59,7 +59,7 @@ fn manual_pages_and_completions_are_written() {
 fn commands() -> Vec<String> {
     let help = said(&tidegate(&["--help"]).output().expect("help runs"));
     let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list").to_owned();
-    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = list.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
     let names: Vec<String> = names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
     assert!(names.len() > 20, "{list}");
     names.into_iter().filter(|name| name != "help").collect()

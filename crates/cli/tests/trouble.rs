@@ -165,6 +165,38 @@ fn the_admin_address_comes_from_the_environment_or_the_configuration() {
     assert!(told.status.success(), "{}", text(&told.stderr));
 }
 
+#[test]
+fn messages_and_the_smart_space_go_to_the_broker_of_the_configuration_too() {
+    let broker = Launch::new().door("admin").door("http").config("").start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mqtt, http) = (broker.address("mqtt"), broker.address("sparql"));
+    let config = format!("[listeners]\nmqtt = \"{mqtt}\"\nhttp = \"{http}\"\n");
+    std::fs::write(folder.path().join("tidegate.toml"), config).expect("written");
+    for words in [
+        &["pub", "-t", "a", "-m", "x", "-q", "1", "-r"][..],
+        &["sub", "-t", "a", "-C", "1", "-W", "60"],
+        &["kp", "insert", "urn:a", "urn:b", "c"],
+        &["rdf", "query", "ASK { <urn:a> ?p ?o }"],
+    ] {
+        let told = tidegate(words).current_dir(folder.path()).output().expect("it runs");
+        assert!(told.status.success(), "{words:?}: {}", text(&told.stderr));
+    }
+}
+
+#[test]
+fn what_can_be_listed_can_be_had_as_json() {
+    let broker = Launch::new().door("admin").config("").start();
+    let top = json(&broker, &["top"]);
+    assert!(top["status"]["now"]["text"].is_string() && top["clients"].is_array(), "{top}");
+    let printed = |words: &[&str]| -> Value {
+        let output = tidegate(words).args(["--data"]).arg(broker.folder().join("data")).output().expect("it runs");
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words:?}: {}", text(&output.stderr)))
+    };
+    let settings = printed(&["config", "show", "--json", "-c", "/dev/null"]);
+    assert!(settings["settings"].as_array().is_some_and(|all| all.len() > 50), "{settings}");
+    assert!(printed(&["user", "list", "--json", "-c", "/dev/null"])["users"].is_array());
+}
+
 /// The bodies of what is posted to it.
 fn webhook() -> (String, std::sync::mpsc::Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

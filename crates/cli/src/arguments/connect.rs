@@ -18,7 +18,7 @@ or was not sent, or not acknowledged, when a signal came";
 #[command(next_help_heading = "Connection")]
 #[allow(clippy::struct_excessive_bools, reason = "flags as typed; `Target` and `Hello` are made of them")]
 pub(crate) struct ConnectArgs {
-    /// Broker's name or address
+    /// Broker's name or address; without -h and -p the broker of tidegate.toml, if there is one here
     #[arg(short = 'h', long, default_value = "localhost")]
     pub(crate) host: String,
 

@@ -31,10 +31,10 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is bu
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KpArgs {
-    /// Where the space is: `http://[USER:PASSWORD@]HOST[:PORT]` or `ssap://HOST[:PORT]`; `https://` and `ssaps://` with TLS
-    #[arg(long = "space", value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE",
-          aliases = ["at", "url"], global = true)]
-    pub(crate) at: String,
+    /// Where the space is: `http://[USER:PASSWORD@]HOST[:PORT]` or `ssap://HOST[:PORT]`; `https://` and `ssaps://` with TLS; else
+    /// that of tidegate.toml, or `http://127.0.0.1:7878`
+    #[arg(long = "space", value_name = "URL", env = "TIDEGATE_SPACE", aliases = ["at", "url"], global = true)]
+    at: Option<String>,
     /// Certificates to trust, PEM, instead of those of this machine: for `https://` and `ssaps://`
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) cafile: Option<PathBuf>,
@@ -49,6 +49,13 @@ pub(crate) struct KpArgs {
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: KpCommand,
+}
+
+impl KpArgs {
+    /// The address of the space.
+    pub(crate) fn at(&self) -> String {
+        self.at.clone().unwrap_or_else(|| super::address_of("listeners.http"))
+    }
 }
 
 /// What a client does.

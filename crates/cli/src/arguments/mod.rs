@@ -1,6 +1,7 @@
 //! What the user typed, as clap sees it. Each command has a second type beside its code that says what the program needs.
 
 mod connect;
+mod help;
 mod init;
 mod kp;
 mod operate;
@@ -18,18 +19,19 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use connect::ConnectArgs;
+pub(crate) use help::grouped;
 pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use operate::{
-    BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, password,
-    warn_of_lone_password,
+    BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, address_of,
+    listener_of, password, warn_of_lone_password,
 };
 pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, Sort, TopArgs, WhyArgs};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
 pub(crate) use serve::{ServeArgs, in_shell, program};
-pub(crate) use store::{BackupArgs, RestoreArgs, StoreCheckArgs, StoreCommand};
+pub(crate) use store::{BackupArgs, PlaceArgs, RestoreArgs, StoreCheckArgs, StoreCommand};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};
 
@@ -58,7 +60,7 @@ Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1
 Exit codes:   0 success, 1 failure, 2 wrong usage or configuration, 3 no broker to ask,
               4 refused, 5 it is busy; pub and sub: see their --help";
 
-/// An MQTT broker that stays calm under load. Without a command: serve.
+/// An IoT broker that keeps its footing under overload. Without a command: serve.
 #[derive(Parser)]
 #[command(name = "tidegate", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 #[command(subcommand_negates_reqs = true)]
@@ -76,10 +78,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker (also without a command)
     Serve(Box<ServeArgs>),
-    /// Publish messages, with the letters of mosquitto_pub
+    /// Publish messages, with the options of mosquitto_pub
     #[command(disable_help_flag = true)]
     Pub(Box<PubArgs>),
-    /// Print messages, with the letters of mosquitto_sub
+    /// Print messages, with the options of mosquitto_sub
     #[command(disable_help_flag = true)]
     Sub(Box<SubArgs>),
     /// Use the smart space: insert, remove, update, query, subscribe, watch
@@ -90,7 +92,7 @@ pub(crate) enum Command {
     User(UserArgs),
     /// Check a configuration: all mistakes at once, and exit code 2 if there are any
     Check(Box<CheckArgs>),
-    /// Turn a mosquitto.conf into a configuration of this broker, on the standard output
+    /// Turn a mosquitto.conf into a configuration of this broker, on standard output
     Import {
         /// mosquitto's configuration file
         #[arg(value_name = "MOSQUITTO_CONF")]
@@ -101,7 +103,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Measure what messages and connections cost, beside mosquitto and rumqttd if they are installed
+    /// Measure what messages and connections cost, beside mosquitto and rumqttd where installed
     #[command(disable_help_flag = true)]
     Bench {
         /// What `tidegate-bench --help` says
@@ -112,7 +114,7 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Say how a running broker is: where it listens, how hard it is pressed, what waits
     Status(PlainArgs),
-    /// Say why a client is slowed, what it lost, and what to do; or how a bridge or a sink is: why bridge NAME
+    /// Say why a client is slowed, what it lost, what to do; of others: why bridge NAME, why sink NAME
     Why(WhyArgs),
     /// List the bridges to other brokers: state, pace, what waits
     Bridges(PlainArgs),
@@ -120,11 +122,11 @@ pub(crate) enum Command {
     Sinks(PlainArgs),
     /// List clients, or connections that have ended
     Clients(ClientsArgs),
-    /// List knowledge processors of the smart space: class, role, and what became of their requests
+    /// List knowledge processors: class, role, and what became of their requests
     Kps(PlainArgs),
     /// Account for every message that was refused or lost
     Drops(PlainArgs),
-    /// List what is wrong: who floods, who loses, what is full, who is banned; and what has been
+    /// List what is wrong: who floods, loses, is banned, what is full; and what has been
     Alarms(PlainArgs),
     /// List, set and remove limits of single clients and users
     Limits(LimitsArgs),
@@ -208,6 +210,9 @@ pub(crate) struct ShowArgs {
     /// Say where each value comes from
     #[arg(long)]
     pub(crate) origin: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
 }

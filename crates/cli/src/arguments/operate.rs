@@ -10,7 +10,7 @@ use tidegate_server::config::keys::{KEYS, Options};
 use tidegate_server::config::units::parse_duration;
 use tidegate_server::config::{self, Sources};
 
-/// Where the broker's admin door is, and who asks.
+/// Where the broker's admin API is, and who asks.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AdminArgs {
     /// The admin address of the broker, as it says at its start; else that of tidegate.toml, or `http://127.0.0.1:18830`
@@ -60,6 +60,11 @@ pub(crate) fn warn_of_lone_password(user: Option<&str>, given: Option<&str>) {
 /// Where a listener of the broker of this machine is, by the configuration that it would read here. One that cannot be
 /// read is the broker's affair; a listener that is off is where it is by default.
 pub(crate) fn address_of(key: &str) -> String {
+    listener_of(key).map_or_else(String::new, |address| format!("http://{address}"))
+}
+
+/// The same as an address, from this machine.
+pub(crate) fn listener_of(key: &str) -> Option<SocketAddr> {
     let at = |options: &Options| {
         let key = KEYS.iter().find(|it| it.path == key)?;
         (key.show)(options).trim_matches('"').parse::<SocketAddr>().ok()
@@ -70,7 +75,7 @@ pub(crate) fn address_of(key: &str) -> String {
         let ip: IpAddr = if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
         address.set_ip(ip);
     }
-    found.map_or_else(String::new, |address| format!("http://{address}"))
+    found
 }
 
 /// Arguments of commands about one client.
@@ -165,6 +170,9 @@ pub(crate) struct TopArgs {
     /// Time between two looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: std::time::Duration,
+    /// Print status and clients once as JSON, and end
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
 }

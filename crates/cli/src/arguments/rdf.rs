@@ -9,10 +9,9 @@ use super::ServeArgs;
 /// Where the smart space is, and who asks.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SpaceArgs {
-    /// The address of the smart space, as the broker says at its start
-    #[arg(long = "space", value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE",
-          aliases = ["url", "at"], global = true)]
-    pub(crate) url: String,
+    /// The address of the smart space, as the broker says at its start; else that of tidegate.toml, or `http://127.0.0.1:7878`
+    #[arg(long = "space", value_name = "URL", env = "TIDEGATE_SPACE", aliases = ["url", "at"], global = true)]
+    pub(crate) url: Option<String>,
     /// User; needed if the broker has users
     #[arg(short = 'u', long, value_name = "NAME", global = true)]
     pub(crate) username: Option<String>,

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use tidegate_server::config::{ConfigEntry, Sources};
+
 use super::operate::AdminArgs;
-use super::serve::ServeArgs;
 
 /// Arguments of `tidegate backup`.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +17,9 @@ pub(crate) struct BackupArgs {
     /// Copy the store of a broker that does not run, out of this data folder
     #[arg(long, value_name = "DATA")]
     pub(crate) from: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
 }
@@ -27,7 +31,28 @@ pub(crate) struct RestoreArgs {
     #[arg(value_name = "DIR")]
     pub(crate) from: PathBuf,
     #[command(flatten)]
-    pub(crate) serve: ServeArgs,
+    pub(crate) place: PlaceArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which data folder is meant.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlaceArgs {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Data folder of the broker; else that of the configuration
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+}
+
+impl PlaceArgs {
+    pub(crate) fn sources(&self) -> Sources {
+        let data = self.data.iter().map(|data| ConfigEntry::flag("--data", "server.data", data)).collect();
+        Sources::of_process(self.config.clone(), data)
+    }
 }
 
 /// Commands about what is kept.
@@ -44,5 +69,8 @@ pub(crate) struct StoreCheckArgs {
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) serve: ServeArgs,
+    pub(crate) place: PlaceArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

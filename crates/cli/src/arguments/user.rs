@@ -44,5 +44,9 @@ pub(crate) enum UserCommand {
         name: String,
     },
     /// List users and their roles
-    List,
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }

@@ -22,6 +22,8 @@ pub(crate) enum ClientError {
         /// The broker's host and port.
         address: String,
     },
+    /// Whoever listens there speaks TLS, and we did not.
+    SpeaksTls,
     /// The broker answered CONNECT with a refusal.
     Refused {
         /// The reason code of the CONNACK.
@@ -64,7 +66,7 @@ impl ClientError {
             Self::Unreachable { .. } => 1,
             Self::Protocol(_) => 2,
             Self::Lost(_) | Self::LostAfterPublish(_) => 7,
-            Self::Tls(_) | Self::NotTls { .. } => 8,
+            Self::Tls(_) | Self::NotTls { .. } | Self::SpeaksTls => 8,
             Self::Silent => 19,
             Self::TooLarge { .. } => 25,
             Self::Refused { reason, version, .. } if version.is_v5() => reason.code(),
@@ -124,6 +126,12 @@ impl fmt::Display for ClientError {
             }
             Self::NotTls { address } => {
                 write!(f, "TLS: the port {address} does not speak TLS; leave TLS out, or give its TLS port with -p")
+            }
+            Self::SpeaksTls => {
+                write!(
+                    f,
+                    "this port speaks TLS: add --cafile FILE or --tls-use-os-certs, or give its port without TLS with -p"
+                )
             }
             Self::Refused { reason, detail, had_credentials, .. } => {
                 write!(f, "connection refused: {} (0x{:02x})", reason.name(), reason.code())?;

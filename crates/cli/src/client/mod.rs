@@ -125,6 +125,8 @@ pub(crate) struct BlockingClient {
     window_max: usize,
     /// A message is being written.
     is_publishing: bool,
+    /// Something came from the broker.
+    has_heard: bool,
 }
 
 /// Reads never take longer, so that a signal is noticed that came just before.
@@ -152,6 +154,7 @@ impl BlockingClient {
             outgoing: BTreeSet::new(),
             window_max: usize::MAX,
             is_publishing: false,
+            has_heard: false,
         };
         client.say_hello()?;
         client.await_connack(Instant::now() + ANSWER_MAX)?;
@@ -362,7 +365,9 @@ impl BlockingClient {
         let mut buffer = [0; 16 * 1024];
         match self.link.read(&mut buffer) {
             Ok(0) => Err(ClientError::Lost(io::Error::new(ErrorKind::UnexpectedEof, "the broker closed it"))),
+            Ok(len) if self.is_tls_alert(&buffer[..len]) => Err(ClientError::SpeaksTls),
             Ok(len) => {
+                self.has_heard = true;
                 self.connection.handle_bytes(&buffer[..len]);
                 Ok(true)
             }
@@ -371,6 +376,11 @@ impl BlockingClient {
                 _ => Err(error.into()),
             },
         }
+    }
+
+    /// Whether the first that is heard is what a TLS server says to whoever does not speak TLS: an alert (21), of version 3.
+    fn is_tls_alert(&self, bytes: &[u8]) -> bool {
+        !self.has_heard && matches!(self.link, BrokerLink::Plain(_)) && bytes.starts_with(&[21, 3])
     }
 
     fn send(&mut self, packet: &Packet<'_>) -> Result<(), ClientError> {

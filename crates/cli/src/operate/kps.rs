@@ -44,7 +44,7 @@ const KPS: &[Column] = &[
     ("WORST/ms", Align::Right, "waited_max_ms", number),
     ("DELEGATED", Align::Right, "delegated", shown),
     ("HEARD", Align::Right, "silent_s", ago),
-    ("DOOR", Align::Left, "door", shown),
+    ("PROTOCOL", Align::Left, "door", shown),
     ("USER", Align::Left, "user", shown),
     ("ADDRESS", Align::Left, "address", shown),
 ];

@@ -4,8 +4,24 @@ use std::io::IsTerminal;
 
 /// A text in the colour of a mood.
 pub(super) fn by_mood(mood: &str, text: &str) -> String {
-    let is_wanted = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
-    painted(mood, text, is_wanted)
+    painted(mood, text, is_wanted())
+}
+
+/// A text in the colour of a state: whoever is in trouble is seen first.
+pub(super) fn by_state(state: &str, text: &str) -> String {
+    painted(mood_of(state), text, is_wanted())
+}
+
+fn is_wanted() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
+}
+
+fn mood_of(state: &str) -> &'static str {
+    match state {
+        "losing" | "backed-off" | "paused" | "banned" | "down" | "failed" => "trouble",
+        "slow" | "slowed" | "connecting" | "draining" => "notice",
+        _ => "",
+    }
 }
 
 fn painted(mood: &str, text: &str, is_wanted: bool) -> String {
@@ -24,6 +40,7 @@ mod tests {
 
     #[test]
     fn colour_is_left_out_where_it_is_not_wanted() {
+        assert_eq!((mood_of("paused"), mood_of("slow"), mood_of("ok")), ("trouble", "notice", ""));
         assert_eq!(painted("trouble", "x", true), "\x1b[1;31mx\x1b[0m");
         assert_eq!((painted("trouble", "x", false), painted("?", "x", true)), ("x".to_owned(), "x".to_owned()));
     }

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use tidegate_program::harmless;
 
+use super::paint::by_state;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -21,13 +23,16 @@ pub(crate) type Column = (&'static str, Align, &'static str, fn(&Value) -> Strin
 #[derive(Debug)]
 pub(crate) struct TextTable {
     align: Vec<Align>,
+    /// The column that has states, whose words have colours.
+    states: Option<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl TextTable {
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-        Self { align: columns.iter().map(|(_, align)| *align).collect(), rows: vec![head] }
+        let states = columns.iter().position(|(head, _)| *head == "STATE");
+        Self { align: columns.iter().map(|(_, align)| *align).collect(), states, rows: vec![head] }
     }
 
     /// A row for each of an answer's objects.
@@ -61,8 +66,9 @@ impl TextTable {
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(LAST_COLUMN_MIN));
         for row in &self.rows {
             let (row, rest) = broken(row, room);
-            let cells = row.iter().zip(&widths).zip(&self.align);
-            let cells = cells.map(|((cell, width), align)| match align {
+            let cells = row.iter().zip(&widths).zip(&self.align).enumerate();
+            let cells = cells.map(|(column, ((cell, width), align))| match align {
+                Align::Left if self.states == Some(column) => by_state(cell, &format!("{cell:<width$}")),
                 Align::Left => format!("{cell:<width$}"),
                 Align::Right => format!("{cell:>width$}"),
             });

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_core::RATE_WINDOW;
 
 use super::table::{Column, TextTable, counted, number, shown, span};
-use super::{CLIENTS, out, sentence};
+use super::{CLIENTS, out, print_json, sentence};
 use crate::arguments::{Sort, TopArgs};
 use tidegate_program::AdminClient;
 use tidegate_program::Stop;
@@ -28,6 +28,10 @@ const COLOUR_CHARS: usize = 7;
 
 pub(crate) fn top(args: &TopArgs) -> Result<u8> {
     let door = args.admin.client()?;
+    if args.json {
+        let (status, clients) = ask(&door, args, 100)?;
+        return print_json(&json!({ "status": status, "clients": clients["clients"], "total": clients["total"] }));
+    }
     if args.once || !std::io::stdout().is_terminal() {
         out(&look(&door, args, 100)?);
         return Ok(0);
@@ -217,11 +221,17 @@ fn columns() -> usize {
     size().map_or(80, |(_, columns)| columns)
 }
 
-/// One look, as text.
-fn look(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<String> {
+/// Status and clients.
+fn ask(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<(Value, Value)> {
     let limit = args.limit.map_or(rows, usize::from).clamp(1, 1000);
     let status = door.get("/api/v1/status")?;
     let clients = door.get(&format!("/api/v1/clients?sort={}&limit={limit}", args.sort.name()))?;
+    Ok((status, clients))
+}
+
+/// One look, as text.
+fn look(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<String> {
+    let (status, clients) = ask(door, args, rows)?;
     let clients = clients["clients"].as_array().map_or(&[][..], Vec::as_slice);
     Ok(format!("{}{}\n{}", sentence(&status), summary(&status), table(clients).text()))
 }

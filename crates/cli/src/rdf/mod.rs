@@ -89,7 +89,8 @@ fn request<'a>(method: &'a str, path: &'a str, accept: &'a str, kind: &'a str, b
 fn door(args: &SpaceArgs) -> Result<AdminClient> {
     crate::arguments::warn_of_lone_password(args.username.as_deref(), args.password.as_deref());
     let password = crate::arguments::password(args.password.as_deref())?;
-    Ok(AdminClient::of("--space", &args.url, 7878, args.username.as_deref(), password.as_deref())?)
+    let url = args.url.clone().unwrap_or_else(|| crate::arguments::address_of("listeners.http"));
+    Ok(AdminClient::of("--space", &url, 7878, args.username.as_deref(), password.as_deref())?)
 }
 
 fn ask(door: &AdminClient, request: &AdminRequest<'_>) -> Result<Vec<u8>> {
