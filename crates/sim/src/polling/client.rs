@@ -80,46 +80,14 @@ impl Maker {
         let clients = &config.clients;
         let preset = match algorithm {
             Algorithm::Baseline(rule) => return Ok(Self::Baseline(BaselineState::new(rule, config))),
-            Algorithm::Pacer(preset) => preset,
-            Algorithm::Session if config.updates.slides.is_some() => return Err(no_slides()),
+            Algorithm::Session | Algorithm::SessionOf(_) if config.updates.slides.is_some() => return Err(no_slides()),
+            Algorithm::Pacer(preset) | Algorithm::SessionOf(preset) => preset,
             Algorithm::Session => Preset::default(),
         };
-        let mut pacer = PacerConfig::from(preset);
-        let is_paper = pacer.hints == HintUse::Ignore;
-        pacer.interval = Duration::from_secs_f64(clients.interval);
-        pacer.request_timeout = Duration::from_secs_f64(clients.request_timeout);
-        pacer.ast.alpha = clients.alpha;
-        pacer.ast.gate = clients.gate;
-        pacer.ast.thinning = clients.thinning;
-        pacer.back_off.beta = clients.beta;
-        pacer.back_off.recovery = clients.recovery;
-        if !is_paper {
-            pacer.jitter = clients.jitter;
-        }
-        match clients.step {
-            StepChoice::Matched => {
-                pacer.ast.step = AstStep::Fixed(Duration::from_secs_f64(config.step_matched()));
-            }
-            StepChoice::Fixed(step) => pacer.ast.step = AstStep::Fixed(Duration::from_secs_f64(step)),
-            StepChoice::Shipped => {}
-        }
-        if let Some(rule) = clients.detector {
-            pacer.detector.rule = rule;
-        }
-        if let Some(rule) = clients.initial {
-            pacer.initial = rule;
-        }
-        if let Some(obey) = clients.hints {
-            pacer.hints = if obey { HintUse::Obey } else { HintUse::Ignore };
-        }
-        pacer.detector.network = Duration::from_secs_f64(config.link.rtt);
-        for (parameter, text) in &clients.parameters {
-            pacer.set(*parameter, text)?;
-        }
-        pacer.start = if clients.together { Start::Immediately } else { Start::Spread };
+        let pacer = config.pacer(preset)?;
         let hints = pacer.hints;
         let pacer = pacer.build()?;
-        if algorithm == Algorithm::Session {
+        if algorithm.is_session() {
             let delivery = if clients.once { ChangeDelivery::Poll } else { ChangeDelivery::Push };
             let check_timeout = Duration::from_secs_f64(clients.request_timeout);
             return Ok(Self::Session(Arc::new(WatchPlan { pacer, delivery, check_timeout })));
@@ -148,6 +116,47 @@ impl Maker {
             Self::Baseline(_) => false,
             Self::Session(_) => true,
         }
+    }
+}
+
+impl Polling {
+    /// The pacer that clients of this world have, by a name of the papers or of ours: for whoever lets real clients do the same.
+    pub fn pacer(&self, preset: Preset) -> Result<PacerConfig, ConfigError> {
+        let clients = &self.clients;
+        let mut pacer = PacerConfig::from(preset);
+        let is_paper = pacer.hints == HintUse::Ignore;
+        pacer.interval = Duration::from_secs_f64(clients.interval);
+        pacer.request_timeout = Duration::from_secs_f64(clients.request_timeout);
+        pacer.ast.alpha = clients.alpha;
+        pacer.ast.gate = clients.gate;
+        pacer.ast.thinning = clients.thinning;
+        pacer.back_off.beta = clients.beta;
+        pacer.back_off.recovery = clients.recovery;
+        if !is_paper {
+            pacer.jitter = clients.jitter;
+        }
+        match clients.step {
+            StepChoice::Matched => {
+                pacer.ast.step = AstStep::Fixed(Duration::from_secs_f64(self.step_matched()));
+            }
+            StepChoice::Fixed(step) => pacer.ast.step = AstStep::Fixed(Duration::from_secs_f64(step)),
+            StepChoice::Shipped => {}
+        }
+        if let Some(rule) = clients.detector {
+            pacer.detector.rule = rule;
+        }
+        if let Some(rule) = clients.initial {
+            pacer.initial = rule;
+        }
+        if let Some(obey) = clients.hints {
+            pacer.hints = if obey { HintUse::Obey } else { HintUse::Ignore };
+        }
+        pacer.detector.network = Duration::from_secs_f64(self.link.rtt);
+        for (parameter, text) in &clients.parameters {
+            pacer.set(*parameter, text)?;
+        }
+        pacer.start = if clients.together { Start::Immediately } else { Start::Spread };
+        Ok(pacer)
     }
 }
 

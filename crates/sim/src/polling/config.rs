@@ -94,8 +94,17 @@ pub enum Algorithm {
     Pacer(Preset),
     /// The session of the client library with its pacer, as it ships.
     Session,
+    /// The same session with another pacer.
+    SessionOf(Preset),
     /// One of the literature.
     Baseline(Baseline),
+}
+
+impl Algorithm {
+    /// Whether there is a session of the client library around its pacer.
+    pub(super) const fn is_session(self) -> bool {
+        matches!(self, Self::Session | Self::SessionOf(_))
+    }
 }
 
 /// Algorithms of the literature that keep a fixed interval, and what they do about failures.

@@ -2,7 +2,7 @@
 
 use tidegate_control::analysis::aimd::step_for_rate;
 
-use super::config::{Algorithm, Count, Polling};
+use super::config::{Count, Polling};
 
 /// What a session watches: some rows in a tree, bytes.
 const SESSION_ROWS: u64 = 1200;
@@ -39,7 +39,7 @@ impl Polling {
 
     /// Bytes that a run will need, about.
     pub fn memory_estimate(&self) -> u64 {
-        let is_session = [self.clients.algorithm, self.clients.others_algorithm].contains(&Algorithm::Session);
+        let is_session = self.clients.algorithm.is_session() || self.clients.others_algorithm.is_session();
         let rows = if is_session { SESSION_ROWS } else { 0 };
         let each = if is_session { super::BYTES_PER_SESSION } else { super::BYTES_PER_CLIENT };
         u64::from(self.clients_count()) * (each + rows)
