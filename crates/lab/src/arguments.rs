@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use tidegate_control::time::parse_time;
 
+use crate::real::RealArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   tidegate lab list                                    the experiments that come with the program
@@ -17,6 +19,7 @@ Examples:
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
   tidegate lab replay trace.csv --set broker.order=fifo  what it would have done with a trace
   tidegate lab overload --clients 1000 --interval 10s --limit 120
+  tidegate lab real                                    on sockets: a broker, 200 KPs, loss, delay, a slow host
   tidegate lab all --out book                          everything: may take an hour
   tidegate lab all --quick --out book                  everything at a glance
 
@@ -76,6 +79,8 @@ pub(crate) enum LabCommand {
     },
     /// Pr{N_t}: how likely m clients overload a broker, and how far apart they should ask
     Overload(OverloadArgs),
+    /// A real broker, hundreds of real KPs and publishers, a network that loses and delays: what the model says, on sockets
+    Real(Box<RealArgs>),
     /// Run every experiment and write the whole book
     All(AllArgs),
 }

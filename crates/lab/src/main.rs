@@ -5,6 +5,7 @@ mod all;
 mod arguments;
 mod compare;
 mod overload;
+mod real;
 mod replay;
 mod tune;
 
@@ -57,6 +58,7 @@ fn run(args: &LabArgs) -> Result<u8> {
             overload::run(args)?;
             Ok(0)
         }
+        LabCommand::Real(args) => real::run(args),
         LabCommand::All(args) => all::run(args),
     }
 }

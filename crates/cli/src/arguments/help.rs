@@ -8,7 +8,7 @@ use super::Cli;
 const GROUPS: [(&str, &[&str]); 8] = [
     ("Run a broker", &["serve", "init", "user", "check", "config", "import"]),
     ("Messages", &["pub", "sub"]),
-    ("See what is going on", &["status", "top", "why", "alarms", "clients", "drops", "bridges", "health"]),
+    ("See what is going on", &["status", "top", "why", "alarms", "clients", "drops", "bridges", "sinks", "health"]),
     ("Do something about it", &["limits", "ban", "kick", "reload", "drain"]),
     ("Keep", &["backup", "restore", "store"]),
     ("Smart space", &["kp", "kps", "rdf", "map"]),

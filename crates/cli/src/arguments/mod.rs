@@ -114,7 +114,7 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Say how a running broker is: where it listens, how hard it is pressed, what waits
     Status(PlainArgs),
-    /// Say why a client is slowed, what it lost, what to do; of others: why bridge NAME, why sink NAME
+    /// Say why a client is slowed, and what to do; also: why bridge NAME, why sink NAME
     Why(WhyArgs),
     /// List the bridges to other brokers: state, pace, what waits
     Bridges(PlainArgs),
