@@ -28,6 +28,8 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
         let folder = how.out.join(&scenario.name);
         let until = time.next();
         let kept = if args.resume { read_kept(&folder, scenario) } else { None };
+        // What was cut short is run again, unless there is little time again.
+        let kept = kept.filter(|(experiment, _)| experiment.complete || args.minutes.is_some());
         let (experiment, cost) = if let Some(kept) = kept {
             kept
         } else {

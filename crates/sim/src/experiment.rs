@@ -40,8 +40,21 @@ pub struct ExperimentVerdict {
     /// In words.
     pub says: String,
     pub found: String,
-    /// Whether it held.
+    /// Whether it held with 95 % confidence: the whole interval is on the right side.
     pub holds: bool,
+    /// Whether nothing can be said with that confidence: the limit is within the interval.
+    pub is_open: bool,
+}
+
+impl ExperimentVerdict {
+    /// In a word.
+    pub fn word(&self) -> &'static str {
+        match (self.holds, self.is_open) {
+            (true, _) => "holds",
+            (false, true) => "open",
+            (false, false) => "missed",
+        }
+    }
 }
 
 /// How to run.
@@ -58,6 +71,8 @@ pub struct Options<'a> {
 
 /// Replications that an experiment gets even if there is no time for them.
 pub const REPLICATIONS_MIN: usize = 2;
+/// Replications without which no interval is believed to be narrow.
+const PRECISE_MIN: usize = 4;
 
 type Run = (Vec<f64>, Vec<Second>, Vec<(f64, f64, f64)>);
 
@@ -76,6 +91,9 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Experiment, Str
             let Some(case) = cases.get(index % cases.len().max(1)).filter(|_| index < total) else { break };
             let replication = index / cases.len();
             if replication >= REPLICATIONS_MIN && (options.is_over)() {
+                break;
+            }
+            if finished.lock().is_ok_and(|finished| enough(scenario, &cases, &finished).is_some()) {
                 break;
             }
             match case.world.run(scenario.seed + replication as u64) {
@@ -113,7 +131,28 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Experiment, Str
     Ok(gather(scenario, &cases, finished))
 }
 
-fn gather(scenario: &Scenario, cases: &[Case], finished: Vec<Option<Run>>) -> Experiment {
+/// After how many replications nothing more has to be learned; the least such number, whatever ran besides.
+fn enough(scenario: &Scenario, cases: &[Case], finished: &[Option<Run>]) -> Option<usize> {
+    let precision = scenario.precision?;
+    let chunks = finished.chunks(cases.len().max(1));
+    let whole = chunks.take_while(|chunk| chunk.iter().all(Option::is_some)).count();
+    (PRECISE_MIN..=whole).find(|count| {
+        let metrics = |at: usize| finished.iter().flatten().skip(at).step_by(cases.len()).take(*count);
+        let result = |(at, case): (usize, &Case)| CaseResult {
+            labels: case.labels.clone(),
+            runs: metrics(at).map(|run| run.0.clone()).collect(),
+            timeline: Vec::new(),
+            trace: Vec::new(),
+        };
+        let results = cases.iter().enumerate().map(result).collect();
+        Experiment { scenario: scenario.clone(), results, complete: true }.is_precise(precision)
+    })
+}
+
+fn gather(scenario: &Scenario, cases: &[Case], mut finished: Vec<Option<Run>>) -> Experiment {
+    if let Some(count) = enough(scenario, cases, &finished) {
+        finished.truncate(count * cases.len());
+    }
     let complete = finished.iter().all(Option::is_some);
     let mut results: Vec<CaseResult> = cases
         .iter()
@@ -182,6 +221,22 @@ impl Experiment {
         self.results.iter().map(|result| result.runs.len()).min().unwrap_or(0)
     }
 
+    /// Whether it has as many replications as were planned, or as many as its scenario needs.
+    pub(crate) fn is_enough(&self) -> bool {
+        let count = self.replications();
+        count >= self.scenario.replications as usize
+            || (count >= PRECISE_MIN && self.scenario.precision.is_some_and(|precision| self.is_precise(precision)))
+    }
+
+    /// Whether every interval is narrow and every expectation decided.
+    fn is_precise(&self, precision: f64) -> bool {
+        let is_narrow = |result: &CaseResult| {
+            let estimate = self.estimate(result, &self.scenario.primary);
+            estimate.half_width <= precision * estimate.mean.abs()
+        };
+        self.results.iter().all(is_narrow) && self.verdicts().iter().all(|verdict| !verdict.is_open)
+    }
+
     /// Every expectation, and whether it held.
     pub fn verdicts(&self) -> Vec<ExperimentVerdict> {
         let asserts = self.scenario.asserts.iter();
@@ -197,13 +252,17 @@ impl Experiment {
             return "Nothing was finished.".to_owned();
         }
         let verdicts = self.verdicts();
-        let missed: Vec<String> =
-            verdicts.iter().filter(|verdict| !verdict.holds).map(|verdict| verdict.says.clone()).collect();
-        let expected = match (verdicts.len(), missed.len()) {
+        let listed = |word: &str| {
+            let found = verdicts.iter().filter(|verdict| verdict.word() == word).map(|verdict| verdict.says.clone());
+            let found = found.collect::<Vec<_>>().join("; ");
+            if found.is_empty() { found } else { format!("; {word}: {found}") }
+        };
+        let held = verdicts.iter().filter(|verdict| verdict.holds).count();
+        let expected = match (verdicts.len(), verdicts.len() - held) {
             (0, _) => String::new(),
             (1, 0) => "The expectation holds. ".to_owned(),
             (all, 0) => format!("All {all} expectations hold. "),
-            (all, missing) => format!("{} of {all} expectations hold; missed: {}. ", all - missing, missed.join("; ")),
+            (all, _) => format!("{held} of {all} expectations hold{}{}. ", listed("missed"), listed("open")),
         };
         let means =
             self.results.iter().map(|result| (self.estimate(result, &self.scenario.primary).mean, result.name()));
@@ -222,32 +281,33 @@ impl Experiment {
     }
 
     fn judge(&self, assert: &Assert) -> ExperimentVerdict {
-        let mut worst: Option<(f64, String)> = None;
-        let mut holds = true;
-        let mut cases = 0;
+        let mut worst: Option<(Margin, String)> = None;
         for result in self.results.iter().filter(|result| result.is_at(&assert.place) && !result.runs.is_empty()) {
-            cases += 1;
             let (margin, text) = self.margin(assert, result);
-            holds &= margin >= 0.0;
-            if worst.as_ref().is_none_or(|(least, _)| margin < *least) {
+            if worst.as_ref().is_none_or(|(least, _)| margin.least() < least.least()) {
                 worst = Some((margin, text));
             }
         }
+        let holds = worst.as_ref().is_some_and(|(margin, _)| margin.least() >= 0.0);
+        let is_open = worst.as_ref().is_some_and(|(margin, _)| !holds && margin.mean + margin.half_width >= 0.0);
         let found = worst.map_or_else(|| "no such case was run".to_owned(), |(_, text)| text);
         let says = if assert.says.is_empty() { assert.metric.clone() } else { assert.says.clone() };
-        ExperimentVerdict { says, found, holds: holds && cases > 0 }
+        ExperimentVerdict { says, found, holds, is_open }
     }
 
     /// How far a case is on the right side, and what was found.
-    fn margin(&self, assert: &Assert, result: &CaseResult) -> (f64, String) {
+    fn margin(&self, assert: &Assert, result: &CaseResult) -> (Margin, String) {
         let here = self.estimate(result, &assert.metric);
-        let found = format!("{} {}", result.name(), with_interval(here));
+        let found = format!("{} {}", result.name(), self.shown(result, &assert.metric));
+        let margin = |mean: f64, half_width: f64| Margin { mean, half_width };
         match &assert.relation {
-            None => (0.0, found),
+            None => (margin(0.0, 0.0), found),
             Some(Relation::AtLeast(least)) => {
-                (here.mean - least, format!("{found}, at least {} wanted", figure(*least)))
+                (margin(here.mean - least, here.half_width), format!("{found}, at least {} wanted", figure(*least)))
             }
-            Some(Relation::AtMost(most)) => (most - here.mean, format!("{found}, at most {} wanted", figure(*most))),
+            Some(Relation::AtMost(most)) => {
+                (margin(most - here.mean, here.half_width), format!("{found}, at most {} wanted", figure(*most)))
+            }
             Some(Relation::LessThan(place) | Relation::MoreThan(place)) => {
                 // The other case differs in the named labels only.
                 let mut labels = result.labels.clone();
@@ -255,16 +315,51 @@ impl Experiment {
                     labels.iter_mut().filter(|(name, _)| name == axis).for_each(|(_, old)| old.clone_from(label));
                 }
                 let Some(other) = self.results.iter().find(|other| other.labels == labels) else {
-                    return (-1.0, "there is no such case to compare with".to_owned());
+                    return (margin(-1.0, 0.0), "there is no such case to compare with".to_owned());
                 };
                 let (first, second) = (self.values(result, &assert.metric), self.values(other, &assert.metric));
                 let difference = Estimate::of_difference(&first, &second);
                 let side = if matches!(assert.relation, Some(Relation::LessThan(_))) { -1.0 } else { 1.0 };
-                let text =
-                    format!("{found} against {} {}", other.name(), with_interval(self.estimate(other, &assert.metric)));
-                (side * difference.mean - difference.half_width, text)
+                let text = format!(
+                    "{found} against {} {}, difference {}",
+                    other.name(),
+                    self.shown(other, &assert.metric),
+                    with_interval(difference)
+                );
+                (margin(side * difference.mean, difference.half_width), text)
             }
         }
+    }
+
+    /// A metric of a case as it is printed: with its interval, and with `>` where the run ended before the value was known.
+    pub fn shown(&self, result: &CaseResult, metric: &str) -> String {
+        let text = with_interval(self.estimate(result, metric));
+        if self.is_censored(result, metric) { format!("> {text}") } else { text }
+    }
+
+    /// Whether some runs ended before the value was known, so that the mean is a lower bound.
+    pub fn is_censored(&self, result: &CaseResult, metric: &str) -> bool {
+        match metric {
+            "drain_t99" => self.values(result, "unserved").iter().any(|share| *share > 0.01),
+            "drain_t100" => self.values(result, "unserved").iter().any(|share| *share > 0.0),
+            "drain_t50" => self.values(result, "unserved").iter().any(|share| *share > 0.5),
+            "recovery" => self.values(result, "recovered").iter().any(|share| *share < 1.0),
+            _ => false,
+        }
+    }
+}
+
+/// By how much a case is on the right side of a limit, with the half width of that.
+#[derive(Clone, Copy, Debug)]
+struct Margin {
+    mean: f64,
+    half_width: f64,
+}
+
+impl Margin {
+    /// The end of the interval that is furthest on the wrong side; one run has no interval.
+    fn least(self) -> f64 {
+        if self.half_width.is_finite() { self.mean - self.half_width } else { self.mean }
     }
 }
 

@@ -51,6 +51,7 @@ pages! {
     benchmarks: "docs/BENCHMARKS.md",
     bench_figures: "docs/internals/bench-figures.md",
     evaluation: "docs/evaluation.md",
+    own_algorithm: "docs/own-algorithm.md",
     papers: "docs/papers.md",
     architecture: "docs/ARCHITECTURE.md",
     packages: "dist/README.md",

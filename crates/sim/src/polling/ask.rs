@@ -55,7 +55,7 @@ impl World<'_> {
             Control::Pacer(pacer) if state.speaks => {
                 (Class::Query, Asks { want: Some(pacer.want()), accept: Some(Accept::Ticket), ..asks })
             }
-            Control::Pacer(_) | Control::Baseline(_) => (Class::Query, asks),
+            Control::Pacer(_) | Control::Baseline(_) | Control::Own(_) => (Class::Query, asks),
         };
         let arrival = self.front.on_request(self.now, &Asked { asker, class, asks, key });
         let service = 1.0 / self.config.host.capacity;

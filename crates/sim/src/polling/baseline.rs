@@ -1,4 +1,10 @@
-//! The algorithms of the literature, for comparison: a regular interval, and a rule for failures.
+//! The algorithms of the literature for clients, for comparison: a regular interval, and a rule for failures. Those for brokers
+//! are in `rules`.
+//!
+//! Jitter: Brooker, *Exponential Backoff And Jitter*, AWS Architecture Blog, 2015. Adaptive throttling: Beyer and others, *Site
+//! Reliability Engineering*, chapter "Handling Overload", 2016. AIMD: Chiu and Jain, *Analysis of the Increase and Decrease
+//! Algorithms for Congestion Avoidance in Computer Networks*, 1989. Gradient: Netflix, *concurrency-limits* (Gradient2), 2018.
+//! CoCoA: Bormann and others, *CoAP Simple Congestion Control/Advanced*, draft-ietf-core-cocoa, 2018.
 //!
 //! ```text
 //! full jitter           U(0, min(cap, b·2^n))                              b = 100 ms, cap = 60 s

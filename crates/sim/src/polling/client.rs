@@ -10,6 +10,7 @@ use tidegate_control::{ConfigError, Timestamp};
 
 use super::baseline::{BaselineState, Due, Ended};
 use super::config::{Algorithm, Polling, StepChoice};
+use super::own::{CheckEnd, Own, OwnAlgorithm};
 use super::session::Session;
 use crate::chance::Stream;
 
@@ -50,10 +51,14 @@ pub(super) struct Client {
 }
 
 pub(super) const NEVER: u64 = u64::MAX;
+/// Seconds that an algorithm of the reader's own can choose.
+const OWN_MIN: f64 = 0.001;
+const OWN_MAX: f64 = 86_400.0;
 
 pub(super) enum Control {
     Pacer(Pacer),
     Baseline(BaselineState),
+    Own(Box<dyn OwnAlgorithm>),
     Session(Box<Session>),
 }
 
@@ -63,7 +68,7 @@ impl Control {
         match self {
             Self::Pacer(pacer) => Some(pacer.snapshot()),
             Self::Session(session) => Some(session.watch.stats().pacer),
-            Self::Baseline(_) => None,
+            Self::Baseline(_) | Self::Own(_) => None,
         }
     }
 }
@@ -72,6 +77,7 @@ impl Control {
 pub(super) enum Maker {
     Pacer(Arc<PacerPlan>, HintUse),
     Baseline(BaselineState),
+    Own(Own, Box<Polling>),
     Session(Arc<WatchPlan>),
 }
 
@@ -80,6 +86,7 @@ impl Maker {
         let clients = &config.clients;
         let preset = match algorithm {
             Algorithm::Baseline(rule) => return Ok(Self::Baseline(BaselineState::new(rule, config))),
+            Algorithm::Own(own) => return Ok(Self::Own(own, Box::new(config.clone()))),
             Algorithm::Session | Algorithm::SessionOf(_) if config.updates.slides.is_some() => return Err(no_slides()),
             Algorithm::Pacer(preset) | Algorithm::SessionOf(preset) => preset,
             Algorithm::Session => Preset::default(),
@@ -105,6 +112,7 @@ impl Maker {
         match self {
             Self::Pacer(plan, _) => Control::Pacer(Pacer::new(plan)),
             Self::Baseline(state) => Control::Baseline(*state),
+            Self::Own(own, config) => Control::Own((own.make)(config)),
             Self::Session(plan) => Control::Session(Box::new(Session::new(Watch::new(plan, Timestamp::ZERO, chance)))),
         }
     }
@@ -113,7 +121,7 @@ impl Maker {
     pub(super) fn speaks(&self) -> bool {
         match self {
             Self::Pacer(_, hints) => *hints == HintUse::Obey,
-            Self::Baseline(_) => false,
+            Self::Baseline(_) | Self::Own(..) => false,
             Self::Session(_) => true,
         }
     }
@@ -170,8 +178,8 @@ impl Client {
                 }
                 pacer.first_delay(&mut self.chance)
             }
-            Control::Baseline(_) if together => Some(Duration::ZERO),
-            Control::Baseline(_) => Some(Duration::from_secs_f64(self.chance.unit() * interval)),
+            Control::Baseline(_) | Control::Own(_) if together => Some(Duration::ZERO),
+            Control::Baseline(_) | Control::Own(_) => Some(Duration::from_secs_f64(self.chance.unit() * interval)),
             Control::Session(_) => None,
         }
     }
@@ -187,7 +195,7 @@ impl Client {
                 Due::Ask => None,
                 Due::Skip(seconds) => Some(Duration::from_secs_f64(seconds)),
             },
-            Control::Session(_) => None,
+            Control::Session(_) | Control::Own(_) => None,
         }
     }
 
@@ -196,6 +204,11 @@ impl Client {
             Control::Pacer(pacer) => pacer.on_outcome(now, outcome, &mut self.chance),
             Control::Baseline(state) => {
                 Some(Duration::from_secs_f64(state.on_outcome(Ended::of(outcome), &mut self.chance)))
+            }
+            Control::Own(own) => {
+                let delay = own.next_check(CheckEnd::of(outcome), &mut self.chance);
+                // Whatever it says, the world goes on.
+                Some(Duration::from_secs_f64(if delay.is_finite() { delay.clamp(OWN_MIN, OWN_MAX) } else { OWN_MAX }))
             }
             Control::Session(_) => None,
         }
@@ -206,7 +219,9 @@ impl Client {
         match &mut self.control {
             Control::Pacer(pacer) if !self.basic => pacer.on_push_hint(spread, &mut self.chance),
             Control::Session(_) => None,
-            Control::Pacer(_) | Control::Baseline(_) => Some(Duration::ZERO).filter(|_| self.sent == NEVER),
+            Control::Pacer(_) | Control::Baseline(_) | Control::Own(_) => {
+                Some(Duration::ZERO).filter(|_| self.sent == NEVER)
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use tidegate_control::pacer::{DetectorRule, InitialRule, Parameter, Preset};
 
+use super::own::Own;
+
 /// A polling world. Times are in seconds, rates per second, shares in 0 ..= 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Polling {
@@ -98,6 +100,8 @@ pub enum Algorithm {
     SessionOf(Preset),
     /// One of the literature.
     Baseline(Baseline),
+    /// One of your own.
+    Own(Own),
 }
 
 impl Algorithm {
@@ -145,12 +149,43 @@ impl Baseline {
     ];
 }
 
+/// Rules of the literature for a broker: how others keep a server within its capacity. `rules` says where they are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerRule {
+    /// Refusals at the head by the time waited (RFC 8289).
+    Codel,
+    /// The same for each flow, by turns (RFC 8290).
+    FqCodel,
+    /// Levels of users, moved by the mean wait.
+    Dagor,
+    /// Credits, as many as keep the wait at its target.
+    Breakwater,
+    /// A price that follows the wait.
+    Rajomon,
+    /// As many at a time as the latency allows.
+    Gradient2,
+}
+
+impl BrokerRule {
+    /// All of them, by the names of their presets.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("codel", Self::Codel),
+        ("fq-codel", Self::FqCodel),
+        ("dagor", Self::Dagor),
+        ("breakwater", Self::Breakwater),
+        ("rajomon", Self::Rajomon),
+        ("gradient2", Self::Gradient2),
+    ];
+}
+
 /// What the broker does with requests.
 #[expect(clippy::struct_excessive_bools, reason = "an experiment switches one thing at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broker {
     /// The request queue of the smart space, as it ships, or the papers' pool.
     pub is_product: bool,
+    /// In place of either: a rule of the literature.
+    pub rule: Option<BrokerRule>,
     /// Seconds of estimated work that may wait. None for no bound in the pool, and for the shipped one in the product.
     pub queue_delay: Option<f64>,
     /// Pool: seconds of nominal work that may wait, as a number of items; none for no bound.
@@ -172,9 +207,24 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// The brokers of EVAL §3, by name: what ships is `product`, all others are the papers' pool with one bound or another.
-    pub const PRESETS: [&'static str; 8] =
-        ["bloat-5s", "tail-500ms", "deny-500ms", "deny-100ms", "bloat-5s-deadline", "paper", "product", "unbounded"];
+    /// The brokers of EVAL §3, by name: what ships is `product`, the last six are [`BrokerRule`]s, and all others the papers'
+    /// pool with one bound or another.
+    pub const PRESETS: [&'static str; 14] = [
+        "bloat-5s",
+        "tail-500ms",
+        "deny-500ms",
+        "deny-100ms",
+        "bloat-5s-deadline",
+        "paper",
+        "product",
+        "unbounded",
+        BrokerRule::ALL[0].0,
+        BrokerRule::ALL[1].0,
+        BrokerRule::ALL[2].0,
+        BrokerRule::ALL[3].0,
+        BrokerRule::ALL[4].0,
+        BrokerRule::ALL[5].0,
+    ];
 
     /// One of [`Broker::PRESETS`].
     pub fn preset(name: &str) -> Option<Self> {
@@ -187,13 +237,17 @@ impl Broker {
             "bloat-5s-deadline" => Self { deadlines: true, ..items(5.0, false) },
             "product" => Self { is_product: true, queue_delay: None, spread: true, ..Self::plain() },
             "unbounded" => Self { queue_items: None, queue_delay: None, shed_above: f64::INFINITY, ..Self::plain() },
-            _ => return None,
+            _ => {
+                let (_, rule) = BrokerRule::ALL.into_iter().find(|(known, _)| *known == name)?;
+                Self { rule: Some(rule), ..Self::plain() }
+            }
         })
     }
 
     fn plain() -> Self {
         Self {
             is_product: false,
+            rule: None,
             queue_items: None,
             queue_delay: Some(0.1),
             denies: true,

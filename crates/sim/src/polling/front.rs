@@ -1,5 +1,5 @@
 //! The broker's side: the request queue that the smart space runs (`product`), or, for comparisons, the pool of the papers
-//! with one bound each (`pool`). Nothing is decided here.
+//! with one bound each (`pool`), or a broker of the literature (`rules`). Nothing is decided here.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tidegate_control::{ConfigError, Timestamp};
 use super::config::Polling;
 use super::pool::Pool;
 use super::product::Product;
+use super::rules::{RuleBroker, RuleJob};
 
 /// One attempt of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(super) struct Visit {
 pub(super) enum Job {
     Pool(tidegate_control::admission::AdmittedJob),
     Product(tidegate_space::request_queue::Job),
+    Rule(RuleJob),
 }
 
 /// Work for a server.
@@ -59,11 +61,14 @@ pub(super) struct Asked {
 pub(super) enum Front {
     Pool(Box<Pool>),
     Product(Box<Product>),
+    Rule(Box<RuleBroker>),
 }
 
 impl Front {
     pub(super) fn new(config: &Polling, seed: u64) -> Result<Self, ConfigError> {
-        Ok(if config.broker.is_product {
+        Ok(if let Some(rule) = config.broker.rule {
+            Self::Rule(Box::new(RuleBroker::new(config, rule, seed)))
+        } else if config.broker.is_product {
             Self::Product(Box::new(Product::new(config, seed)?))
         } else {
             Self::Pool(Box::new(Pool::new(config)?))
@@ -75,6 +80,7 @@ impl Front {
         match self {
             Self::Pool(pool) => pool.on_request(now, asked),
             Self::Product(product) => product.on_request(now, asked),
+            Self::Rule(rule) => rule.on_request(now, asked),
         }
     }
 
@@ -83,6 +89,7 @@ impl Front {
         match self {
             Self::Pool(pool) => pool.told(queued),
             Self::Product(_) => Hints { queued: Some(queued), ..hints.clone() },
+            Self::Rule(_) => Hints::default(),
         }
     }
 
@@ -90,6 +97,7 @@ impl Front {
         match self {
             Self::Pool(pool) => pool.take(now),
             Self::Product(product) => product.take(now),
+            Self::Rule(rule) => rule.take(now),
         }
     }
 
@@ -101,6 +109,7 @@ impl Front {
                 Vec::new()
             }
             Self::Product(product) => product.sent_away(),
+            Self::Rule(rule) => rule.sent_away(),
         }
     }
 
@@ -108,6 +117,7 @@ impl Front {
         match (self, job) {
             (Self::Pool(pool), Job::Pool(job)) => pool.on_served(job, elapsed),
             (Self::Product(product), Job::Product(job)) => product.on_served(job, elapsed),
+            (Self::Rule(rule), Job::Rule(job)) => rule.on_served(job, elapsed),
             // Each gets its own jobs back.
             _ => {}
         }
@@ -118,6 +128,7 @@ impl Front {
         match self {
             Self::Pool(pool) => pool.backlog(now).as_secs_f64(),
             Self::Product(product) => product.backlog(now).as_secs_f64(),
+            Self::Rule(rule) => rule.backlog(),
         }
     }
 
@@ -125,6 +136,7 @@ impl Front {
         match self {
             Self::Pool(pool) => pool.counts(),
             Self::Product(product) => product.counts(),
+            Self::Rule(rule) => rule.counts(),
         }
     }
 }

@@ -16,8 +16,10 @@ mod derived;
 mod front;
 mod host;
 mod news;
+mod own;
 mod pool;
 mod product;
+mod rules;
 mod session;
 mod tally;
 #[cfg(test)]
@@ -30,8 +32,9 @@ use tidegate_control::hints::Hints;
 use tidegate_control::{ConfigError, Timestamp};
 
 pub use config::{
-    Algorithm, Baseline, Broker, Change, Clients, Count, Host, Link, Polling, Service, StepChoice, Updates,
+    Algorithm, Baseline, Broker, BrokerRule, Change, Clients, Count, Host, Link, Polling, Service, StepChoice, Updates,
 };
+pub use own::{CheckEnd, Own, OwnAlgorithm};
 pub use tally::{METRICS, Metric, Second};
 
 use crate::chance::Stream;

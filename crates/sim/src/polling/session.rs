@@ -75,7 +75,7 @@ impl Client {
     fn session(&mut self) -> Option<(&mut Session, &mut Stream)> {
         match &mut self.control {
             Control::Session(session) => Some((session, &mut self.chance)),
-            Control::Pacer(_) | Control::Baseline(_) => None,
+            Control::Pacer(_) | Control::Baseline(_) | Control::Own(_) => None,
         }
     }
 }

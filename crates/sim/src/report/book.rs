@@ -148,9 +148,12 @@ pub(super) fn cases<'a>(experiment: &'a Experiment, labels: &[&str]) -> Vec<&'a 
 }
 
 fn range(experiment: &Experiment, metric: &str, labels: &[&str], text: impl Fn(f64) -> String) -> Option<String> {
-    let means = cases(experiment, labels).into_iter().map(|case| experiment.estimate(case, metric).mean);
-    let mut means: Vec<f64> = means.filter(|mean| mean.is_finite()).collect();
-    means.sort_by(f64::total_cmp);
+    let mean = |case: &CaseResult| (experiment.estimate(case, metric).mean, experiment.is_censored(case, metric));
+    let mut means: Vec<(f64, bool)> = cases(experiment, labels).into_iter().map(mean).collect();
+    means.retain(|(mean, _)| mean.is_finite());
+    means.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let text =
+        |(mean, is_censored): (f64, bool)| format!("{}{}", if is_censored { "more than " } else { "" }, text(mean));
     let (low, high) = (text(*means.first()?), text(*means.last()?));
     Some(if low == high { low } else { format!("{low} to {high}") })
 }
@@ -161,14 +164,24 @@ fn extent(experiments: &[Experiment]) -> String {
         experiments.iter().flat_map(|experiment| &experiment.results).map(|result| result.runs.len()).sum();
     let cases: usize = experiments.iter().map(|experiment| experiment.results.len()).sum();
     let quick = experiments.iter().any(|experiment| experiment.scenario.quick);
-    let few: Vec<&str> = experiments
-        .iter()
-        .filter(|experiment| experiment.replications() < REPLICATIONS_WANTED)
-        .map(|experiment| experiment.scenario.name.as_str())
-        .collect();
+    let few = |is_enough: bool| -> Vec<String> {
+        let few = experiments.iter().filter(|experiment| experiment.replications() < REPLICATIONS_WANTED);
+        few.filter(|experiment| (experiment.complete && experiment.scenario.precision.is_some()) == is_enough)
+            .map(|experiment| format!("{} ({})", experiment.scenario.name, experiment.replications()))
+            .collect()
+    };
     let mut text = format!("{} experiments, {cases} cases, {runs} runs.", experiments.len());
+    let (enough, few) = (few(true), few(false));
+    if !enough.is_empty() {
+        let _ = write!(
+            text,
+            " {REPLICATIONS_WANTED} replications each, or fewer where these were enough to bring every interval of the primary \
+             metric within the share of its mean that the scenario asks for, and to decide every expectation: {}.",
+            enough.join(", ")
+        );
+    }
     if !few.is_empty() {
-        let _ = write!(text, " Fewer than {REPLICATIONS_WANTED} replications: {}.", few.join(", "));
+        let _ = write!(text, " Fewer than {REPLICATIONS_WANTED} without that: {}.", few.join(", "));
     }
     if quick {
         text.push_str(" **This is a quick look: few replications, a third of the measured time.**");

@@ -1,7 +1,7 @@
 //! Which figures an experiment gets: lines if a number varies, bars if names do, and what the scenario asks for besides.
 
 use super::caption;
-use super::svg::{Chart, CurveShape, Emphasis, Scale, Series, bars, emphasis_of, heat};
+use super::svg::{Bar, Chart, CurveShape, Emphasis, Scale, Series, bars, emphasis_of, heat};
 use crate::experiment::{CaseResult, Experiment, short};
 use crate::scenario::WorldKind;
 
@@ -29,6 +29,7 @@ pub fn figures(experiment: &Experiment) -> Vec<Figure> {
     match kind {
         "timeline" => list.push(Figure { file: file(""), svg: timeline(experiment) }),
         "trace" => list.push(Figure { file: file(""), svg: trace(experiment) }),
+        "bars" => list.push(Figure { file: file(""), svg: plotted_bars(experiment) }),
         "price" => {
             for place in scenario.plot_only.iter().flat_map(|labels| labels.split(", ")) {
                 list.push(Figure { file: file(&format!("-{place}")), svg: price(experiment, place) });
@@ -78,15 +79,44 @@ fn unit(experiment: &Experiment, metric: &str) -> String {
     }
 }
 
-/// Whether numbers vary along an axis.
+/// Whether numbers vary along an axis: another one at each point, and all of them of the same unit.
 fn is_numeric<T>(points: &[(String, T)]) -> bool {
-    points.len() > 1 && points.iter().all(|(label, _)| number(label).is_some())
+    let numbers: Vec<Option<(f64, &str)>> = points.iter().map(|(label, _)| with_unit(label)).collect();
+    let Some(Some((_, unit))) = numbers.first() else { return false };
+    let is_alike = numbers.iter().all(|number| number.is_some_and(|(_, other)| other == *unit));
+    let is_new = |at: usize| numbers[..at].iter().all(|before| before.map(|it| it.0) != numbers[at].map(|it| it.0));
+    numbers.len() > 1 && is_alike && (0..numbers.len()).all(is_new)
 }
 
-/// The number of a label such as `10`, `5%` or `200/s`.
-fn number(label: &str) -> Option<f64> {
+/// The number of a label such as `10`, `5%` or `200/s`, and its unit.
+fn with_unit(label: &str) -> Option<(f64, &str)> {
     let end = label.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(label.len());
-    label[..end].parse().ok()
+    Some((label[..end].parse().ok()?, &label[end..]))
+}
+
+fn number(label: &str) -> Option<f64> {
+    with_unit(label).map(|(number, _)| number)
+}
+
+fn bar(experiment: &Experiment, result: &CaseResult, name: String) -> Bar {
+    let metric = &experiment.scenario.primary;
+    let estimate = experiment.estimate(result, metric);
+    let is_censored = experiment.is_censored(result, metric);
+    Bar { name, mean: estimate.mean, half: estimate.half_width, is_censored }
+}
+
+/// The cases that the scenario names, the best first.
+fn plotted_bars(experiment: &Experiment) -> String {
+    let scenario = &experiment.scenario;
+    let only = scenario.plot_only.as_deref().unwrap_or_default();
+    let name = |result: &CaseResult| {
+        let labels = result.labels.iter().map(|(_, label)| label.as_str()).filter(|label| *label != only);
+        labels.collect::<Vec<_>>().join(", ")
+    };
+    let mut bars_of: Vec<Bar> = plotted(experiment).map(|result| bar(experiment, result, name(result))).collect();
+    bars_of.sort_by(|one, other| one.mean.total_cmp(&other.mean));
+    let title = if only.is_empty() { scenario.title.clone() } else { format!("{}: {only}", scenario.title) };
+    bars(&title, &unit(experiment, &scenario.primary), &caption(experiment), &bars_of)
 }
 
 fn main_figure(experiment: &Experiment) -> String {
@@ -99,11 +129,7 @@ fn main_figure(experiment: &Experiment) -> String {
         return heat_map(experiment);
     }
     let Some(axis) = scenario.axes.iter().position(|axis| is_numeric(&axis.points)) else {
-        let cases: Vec<_> = experiment
-            .results
-            .iter()
-            .map(|result| (result.name(), estimate(result).mean, estimate(result).half_width))
-            .collect();
+        let cases: Vec<Bar> = experiment.results.iter().map(|result| bar(experiment, result, result.name())).collect();
         return bars(&scenario.title, &y, &caption(experiment), &cases);
     };
     let mut series: Vec<Series> = Vec::new();
@@ -160,17 +186,29 @@ fn heat_map(experiment: &Experiment) -> String {
     let scenario = &experiment.scenario;
     let [rows, columns] = scenario.axes.as_slice() else { return String::new() };
     let names: Vec<String> = columns.points.iter().map(|(label, _)| label.clone()).collect();
-    let lines: Vec<(String, Vec<f64>)> = experiment
+    let lines: Vec<(String, Vec<Bar>)> = experiment
         .results
         .chunks(names.len())
         .zip(&rows.points)
         .map(|(results, (label, _))| {
-            (label.clone(), results.iter().map(|result| experiment.estimate(result, &scenario.primary).mean).collect())
+            (label.clone(), results.iter().map(|result| bar(experiment, result, result.name())).collect())
         })
         .collect();
     let title = format!("{}: {}", scenario.title, unit(experiment, &scenario.primary));
-    heat(&title, &caption(experiment), (short(&columns.name), short(&rows.name)), &names, &lines)
+    let (mut axes, mut names, mut lines) = ((short(&columns.name), short(&rows.name)), names, lines);
+    let room = |names: &[String]| names.iter().map(|name| name.chars().count()).max().unwrap_or(0) * names.len();
+    if room(&names) > HEADS_MAX {
+        // Names that do not fit above their columns stand before rows.
+        let heads: Vec<String> = lines.iter().map(|(name, _)| name.clone()).collect();
+        let column = |at: usize| lines.iter().filter_map(|(_, cells)| cells.get(at).cloned()).collect();
+        lines = names.iter().enumerate().map(|(at, name)| (name.clone(), column(at))).collect();
+        (axes, names) = ((axes.1, axes.0), heads);
+    }
+    heat(&title, &caption(experiment), axes, &names, &lines)
 }
+
+/// Letters that fit above the columns of a field.
+const HEADS_MAX: usize = 80;
 
 /// Curves have about this many points: a pixel or two each.
 const POINTS: usize = 150;

@@ -11,7 +11,8 @@ struct Row {
     goal: u32,
     wanted: String,
     found: String,
-    holds: Option<bool>,
+    /// How it stands; none where it is not judged here.
+    word: Option<&'static str>,
 }
 
 /// The table, in Markdown.
@@ -21,7 +22,7 @@ pub(super) fn table(experiments: &[Experiment], costs: &[Cost]) -> String {
         goal: 9,
         wanted: "cost of the control in the broker".to_owned(),
         found: "needs the real broker: see [BENCHMARKS.md](BENCHMARKS.md)".to_owned(),
-        holds: None,
+        word: None,
     });
     rows.push(Row {
         goal: 10,
@@ -29,15 +30,16 @@ pub(super) fn table(experiments: &[Experiment], costs: &[Cost]) -> String {
         found: format!(
             "{BYTES_PER_CLIENT} bytes of state and events with a pacer alone, {BYTES_PER_SESSION} with a session"
         ),
-        holds: Some(BYTES_PER_SESSION <= CLIENT_BYTES_WANTED),
+        word: Some(if BYTES_PER_SESSION <= CLIENT_BYTES_WANTED { "holds" } else { "missed" }),
     });
-    rows.extend(costs.iter().filter(|cost| cost.name == MILLION).map(of_million));
+    rows.extend(costs.iter().filter(|cost| cost.name == MILLION).flat_map(of_million));
     rows.sort_by_key(|row| row.goal);
     let mut text = "| goal | wanted | found, worst case | |\n| --- | --- | --- | --- |\n".to_owned();
-    for Row { goal, wanted, found, holds } in rows {
-        let word = match holds {
-            Some(true) => "met",
-            Some(false) => "**missed**",
+    for Row { goal, wanted, found, word } in rows {
+        let word = match word {
+            Some("holds") => "met",
+            Some("open") => "*open*",
+            Some(_) => "**missed**",
             None => "",
         };
         let _ = writeln!(text, "| G{goal} | {wanted} | {found} | {word} |");
@@ -50,20 +52,24 @@ const MILLION: &str = "e9-million";
 const CLIENT_BYTES_WANTED: u64 = 200;
 const MILLION_BYTES_MAX: u64 = 400;
 const MILLION_SECONDS_MAX: f64 = 600.0;
+const MILLION_MEMORY_MAX: u64 = 2_000_000_000;
 
-fn of_million(cost: &Cost) -> Row {
+fn of_million(cost: &Cost) -> [Row; 2] {
     let runs = cost.runs.max(1) as f64;
-    Row {
+    let seconds = cost.seconds * cost.threads.min(cost.runs).max(1) as f64 / runs;
+    let memory = Row {
+        goal: 10,
+        wanted: "restated, because what ships is a session and not a pacer alone: a million clients in 2 GB".to_owned(),
+        found: format!("{} MB", cost.memory / 1_000_000),
+        word: Some(if cost.memory <= MILLION_MEMORY_MAX { "holds" } else { "missed" }),
+    };
+    let time = Row {
         goal: 10,
         wanted: "a million clients for 600 s in at most 10 min on one core".to_owned(),
-        found: format!(
-            "{:.0} s a run, {:.2} M events/s, {} MB",
-            cost.seconds * cost.threads.min(cost.runs).max(1) as f64 / runs,
-            cost.rate() / 1e6,
-            cost.memory / 1_000_000
-        ),
-        holds: Some(cost.seconds * cost.threads.min(cost.runs).max(1) as f64 / runs <= MILLION_SECONDS_MAX),
-    }
+        found: format!("{:.0} s a run, {:.2} M events/s, {} MB", seconds, cost.rate() / 1e6, cost.memory / 1_000_000),
+        word: Some(if seconds <= MILLION_SECONDS_MAX { "holds" } else { "missed" }),
+    };
+    [time, memory]
 }
 
 fn of_experiment(experiment: &Experiment) -> Vec<Row> {
@@ -72,9 +78,10 @@ fn of_experiment(experiment: &Experiment) -> Vec<Row> {
     }
     let rows = experiment.verdicts().into_iter().filter_map(|verdict| {
         let goal = number(&verdict.says)?;
-        let wanted = verdict.says.split_once(':').map_or(verdict.says.as_str(), |(_, text)| text.trim());
-        let wanted = format!("{wanted} (`{}`)", experiment.scenario.name);
-        Some(Row { goal, wanted, found: verdict.found, holds: Some(verdict.holds) })
+        let wanted = verdict.says.trim_start_matches('G').trim_start_matches(|c: char| c.is_ascii_digit());
+        let wanted = format!("{} (`{}`)", wanted.trim_start_matches([':', ' ']), experiment.scenario.name);
+        let word = Some(verdict.word());
+        Some(Row { goal, wanted, found: verdict.found, word })
     });
     rows.collect()
 }

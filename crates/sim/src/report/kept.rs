@@ -1,8 +1,8 @@
 //! Results as a file that a later run of the book goes on from: `lab all --resume`.
 //!
 //! A line for each thing, fields between tabs. What was run is told by a hash of all settings of all cases, of seeds and
-//! replications: another scenario, or another version, is run anew. Numbers are written so that reading gives the same
-//! bits, so a book of kept results has the same bytes.
+//! replications: another scenario, or another version, is run anew; fewer replications of the same are a part of it. Numbers are
+//! written so that reading gives the same bits, so a book of kept results has the same bytes.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -17,10 +17,10 @@ const HEAD: &str = "tidegate-lab results";
 /// Of this layout.
 const LAYOUT: u32 = 1;
 
-/// The text of the file; none for an experiment that was not finished, which is run again.
+/// The text of the file; none for an experiment of which no replication was finished.
 pub fn kept(experiment: &Experiment, cost: &Cost) -> Option<String> {
-    let key = key(&experiment.scenario)?;
-    if !experiment.complete {
+    let key = key(&experiment.scenario, experiment.scenario.replications)?;
+    if experiment.replications() == 0 {
         return None;
     }
     let mut text = format!("{HEAD}\t{LAYOUT}\t{VERSION}\t{key:016x}\n");
@@ -48,9 +48,10 @@ pub fn kept(experiment: &Experiment, cost: &Cost) -> Option<String> {
 /// What such a file says of this scenario; none if it is of another one, of another version, or not whole.
 pub fn read_kept(text: &str, scenario: &Scenario) -> Option<(Experiment, Cost)> {
     let mut lines = text.lines();
-    let head = format!("{HEAD}\t{LAYOUT}\t{VERSION}\t{:016x}", key(scenario)?);
-    let mut cost =
-        lines.next().filter(|line| *line == head).and_then(|_| lines.next())?.strip_prefix("cost\t")?.split('\t');
+    let head = lines.next()?.strip_prefix(&format!("{HEAD}\t{LAYOUT}\t{VERSION}\t"))?;
+    let hash = u64::from_str_radix(head, 16).ok()?;
+    (1..=scenario.replications).rev().find(|planned| key(scenario, *planned) == Some(hash))?;
+    let mut cost = lines.next()?.strip_prefix("cost\t")?.split('\t');
     let cost = Cost {
         name: scenario.name.clone(),
         runs: next(&mut cost)?,
@@ -87,7 +88,9 @@ pub fn read_kept(text: &str, scenario: &Scenario) -> Option<(Experiment, Cost)> 
     }
     let metrics = scenario.metrics().len();
     let has_metrics = results.iter().flat_map(|case| &case.runs).all(|run| run.len() == metrics);
-    (is_whole && has_metrics).then(|| (Experiment { scenario: scenario.clone(), results, complete: true }, cost))
+    let mut experiment = Experiment { scenario: scenario.clone(), results, complete: false };
+    experiment.complete = experiment.is_enough();
+    (is_whole && has_metrics).then_some((experiment, cost))
 }
 
 fn fields<T: fmt::Display>(values: &[T]) -> String {
@@ -99,9 +102,9 @@ fn next<'a, T: FromStr>(parts: &mut impl Iterator<Item = &'a str>) -> Option<T> 
 }
 
 /// What tells two scenarios apart whose results differ. FNV-1a: it has to be the same in every build.
-fn key(scenario: &Scenario) -> Option<u64> {
+fn key(scenario: &Scenario, replications: u32) -> Option<u64> {
     let cases = scenario.cases().ok()?;
-    let Scenario { seed, replications, .. } = scenario;
+    let seed = scenario.seed;
     let text = format!("{seed} {replications} {cases:?}");
     Some(text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
 }
@@ -147,6 +150,12 @@ mod tests {
         for cut in [0, text.len() / 3, text.len() / 2, text.len() - 5] {
             assert!(read_kept(&text[..cut], &experiment.scenario).is_none(), "{cut}");
         }
-        assert!(kept(&Experiment { complete: false, ..experiment }, &cost).is_none());
+        // A part of what is planned is told from the whole.
+        let planned = Scenario { replications: 9, ..experiment.scenario.clone() };
+        let (part, _) = read_kept(&text, &planned).unwrap();
+        assert!(!part.complete && part.replications() == 2);
+        assert!(read_kept(&text, &experiment.scenario).unwrap().0.complete);
+        let none = experiment.results.into_iter().map(|case| CaseResult { runs: Vec::new(), ..case }).collect();
+        assert!(kept(&Experiment { results: none, ..done(TEXT).0 }, &cost).is_none(), "nothing was finished");
     }
 }

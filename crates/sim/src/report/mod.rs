@@ -18,7 +18,7 @@ pub use kept::{kept, read_kept};
 pub use page::{html, table};
 pub use summary::{csv, json, timeline_csv};
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, figure};
 
 /// The version that is written into everything.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -33,7 +33,13 @@ pub fn caption(experiment: &Experiment) -> String {
     };
     let interval = if replications > 1 { ", bars are 95 % intervals" } else { "" };
     let quick = if scenario.quick { ", QUICK LOOK: few replications, a third of the measured time" } else { "" };
-    let partial = if experiment.complete { "" } else { ", fewer than planned" };
+    let partial = match (experiment.complete, scenario.precision) {
+        (false, _) => ", fewer than planned".to_owned(),
+        (true, Some(precision)) if replications < scenario.replications as usize => {
+            format!(" (enough: intervals within {} % of the mean, expectations decided)", figure(100.0 * precision))
+        }
+        _ => String::new(),
+    };
     let word = if replications == 1 { "replication" } else { "replications" };
     format!("{}, tidegate {VERSION}, {seeds}, {replications} {word}{interval}{quick}{partial}", scenario.name)
 }

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use super::figures::figures;
 use super::svg::escaped;
 use super::{VERSION, caption};
-use crate::experiment::{Experiment, with_interval};
+use crate::experiment::{CaseResult, Experiment, with_interval};
 use crate::scenario::WorldKind;
+use crate::statistics::Estimate;
 
 /// Columns of the tables: what a reader wants to see side by side.
 fn columns(experiment: &Experiment) -> Vec<&'static str> {
@@ -87,6 +88,27 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
     columns
 }
 
+/// What the others are compared with: the product, or what there is of it.
+fn reference(experiment: &Experiment) -> Option<&str> {
+    let axis = experiment.scenario.axes.iter().find(|axis| axis.name == "variant")?;
+    let names = || axis.points.iter().map(|(name, _)| name.as_str());
+    let found = ["as shipped", "ours"].iter().find_map(|wanted| names().rfind(|name| name.starts_with(wanted)));
+    found.filter(|_| axis.points.len() > 1)
+}
+
+/// By how much the primary metric of a case differs from that of the reference beside it, seed by seed.
+fn difference(experiment: &Experiment, result: &CaseResult, reference: &str) -> String {
+    let mut labels = result.labels.clone();
+    labels.iter_mut().filter(|(axis, _)| axis == "variant").for_each(|(_, label)| reference.clone_into(label));
+    let other = experiment.results.iter().find(|other| other.labels == labels);
+    let Some(other) = other.filter(|_| labels != result.labels) else { return String::new() };
+    let metric = &experiment.scenario.primary;
+    let difference = Estimate::of_difference(&experiment.values(result, metric), &experiment.values(other, metric));
+    let sign = if difference.mean > 0.0 { "+" } else { "" };
+    let bound = if experiment.is_censored(result, metric) { "> " } else { "" };
+    format!("{bound}{sign}{}", with_interval(difference).replace('-', "−"))
+}
+
 /// A page of its own: nothing is fetched from anywhere.
 pub fn html(experiments: &[Experiment]) -> String {
     let mut page = format!(
@@ -140,7 +162,7 @@ fn section(page: &mut String, experiment: &Experiment) {
     if !verdicts.is_empty() {
         page.push_str("<ul>");
         for verdict in verdicts {
-            let (class, word) = if verdict.holds { ("yes", "holds") } else { ("no", "missed") };
+            let (class, word) = (if verdict.holds { "yes" } else { "no" }, verdict.word());
             let _ = write!(
                 page,
                 "<li><span class=\"{class}\">{word}</span>: {} ({})",
@@ -152,13 +174,20 @@ fn section(page: &mut String, experiment: &Experiment) {
     }
     let columns = columns(experiment);
     page.push_str("<table><tr><th>case");
+    let reference = reference(experiment);
+    if let Some(reference) = reference {
+        let _ = write!(page, "<th>difference from {}", escaped(reference));
+    }
     for name in &columns {
         let _ = write!(page, "<th>{}", escaped(&name.replace('_', " ")));
     }
     for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
         let _ = write!(page, "<tr><td>{}", escaped(&result.name()));
+        if let Some(reference) = reference {
+            let _ = write!(page, "<td>{}", escaped(&difference(experiment, result, reference)));
+        }
         for name in &columns {
-            let _ = write!(page, "<td>{}", with_interval(experiment.estimate(result, name)));
+            let _ = write!(page, "<td>{}", escaped(&experiment.shown(result, name)));
         }
     }
     let _ = write!(page, "</table><p><small>{}</small></p>", escaped(&caption(experiment)));
@@ -171,7 +200,7 @@ pub fn table(experiment: &Experiment) -> String {
     let head = std::iter::once("case".to_owned()).chain(columns.iter().map(|name| name.replace('_', " ")));
     let mut rows = vec![head.collect::<Vec<_>>()];
     for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
-        let cells = columns.iter().map(|name| with_interval(experiment.estimate(result, name)));
+        let cells = columns.iter().map(|name| experiment.shown(result, name));
         rows.push(std::iter::once(result.name()).chain(cells).collect());
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -199,18 +228,33 @@ pub(super) fn markdown(experiment: &Experiment) -> String {
         scenario.question,
         experiment.verdict()
     );
+    if !scenario.notes.is_empty() {
+        let _ = write!(text, "{}\n\n", scenario.notes.trim());
+    }
     for figure in figures(experiment) {
         let _ = write!(text, "![{}]({})\n\n", scenario.title, figure.file);
     }
     for verdict in experiment.verdicts() {
-        let word = if verdict.holds { "holds" } else { "**missed**" };
+        let word = if verdict.holds { "holds".to_owned() } else { format!("**{}**", verdict.word()) };
         let _ = writeln!(text, "- {word}: {} ({})", verdict.says, verdict.found);
     }
     let columns = columns(experiment);
-    let names: Vec<String> = columns.iter().map(|name| name.replace('_', " ")).collect();
-    let _ = write!(text, "\n| case | {} |\n| --- |{}\n", names.join(" | "), " ---: |".repeat(columns.len()));
+    let mut names: Vec<String> = columns.iter().map(|name| name.replace('_', " ")).collect();
+    let reference = reference(experiment);
+    if let Some(reference) = reference {
+        let _ = writeln!(
+            text,
+            "\n*Difference*: of {}, from {reference} with the same seeds, with its 95 % interval.",
+            names.first().map_or("the metric", String::as_str)
+        );
+        names.insert(1, "difference".to_owned());
+    }
+    let _ = write!(text, "\n| case | {} |\n| --- |{}\n", names.join(" | "), " ---: |".repeat(names.len()));
     for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
-        let cells: Vec<String> = columns.iter().map(|name| with_interval(experiment.estimate(result, name))).collect();
+        let mut cells: Vec<String> = columns.iter().map(|name| experiment.shown(result, name)).collect();
+        if let Some(reference) = reference {
+            cells.insert(1, difference(experiment, result, reference));
+        }
         let _ = writeln!(text, "| {} | {} |", result.name(), cells.join(" | "));
     }
     let name = &scenario.name;

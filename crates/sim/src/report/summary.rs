@@ -32,7 +32,7 @@ pub fn json(experiment: &Experiment) -> String {
     let verdicts: Vec<Value> = experiment
         .verdicts()
         .iter()
-        .map(|verdict| object!({ "says": verdict.says, "found": verdict.found, "holds": verdict.holds }))
+        .map(|verdict| object!({ "says": verdict.says, "found": verdict.found, "holds": verdict.holds, "is": verdict.word() }))
         .collect();
     let document = object!({
         "scenario": scenario.name,

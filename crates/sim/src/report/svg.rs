@@ -10,7 +10,7 @@ mod scale;
 
 use std::fmt::Write;
 
-pub use fields::{bars, heat};
+pub use fields::{Bar, bars, heat};
 use labels::Labels;
 pub use scale::Scale;
 
@@ -348,7 +348,7 @@ mod tests {
             assert!(svg.contains(wanted), "{wanted}");
         }
         assert!(Chart::default().svg().ends_with("</svg>\n"));
-        assert!(bars("t", "s", "c", &[("x".to_owned(), 0.0, f64::INFINITY)]).ends_with("</svg>\n"));
+        assert!(bars("t", "s", "c", &[Bar { half: f64::INFINITY, ..Bar::default() }]).ends_with("</svg>\n"));
         assert!(heat("t", "c", ("x", "y"), &[], &[]).ends_with("</svg>\n"));
     }
 

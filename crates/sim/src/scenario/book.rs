@@ -31,6 +31,8 @@ book![
     "e10-cooperation",
     "shedding",
     "denial-cost",
+    "baselines",
+    "baselines-dip",
     "ablation",
     "sensitivity",
     "sensitivity-client",

@@ -186,6 +186,9 @@ pub(super) fn set_polling(world: &mut Polling, path: &str, value: &ConfigValue) 
     if world.broker.is_product && OF_THE_POOL.contains(&path) {
         return Err("the broker that ships decides this itself; choose another broker.preset".to_owned());
     }
+    if world.broker.rule.is_some() && (OF_THE_POOL.contains(&path) || path == "broker.queue_delay") {
+        return Err("a rule of the literature decides this itself; choose another broker.preset".to_owned());
+    }
     if !world.broker.is_product && path == "broker.coalescing" {
         return Err("only the broker that ships does this: broker.preset = \"product\"".to_owned());
     }

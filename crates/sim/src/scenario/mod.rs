@@ -21,7 +21,7 @@ pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
 pub use world::World;
 
 use crate::broker::{self, Publishers};
-use crate::polling::{self, Polling};
+use crate::polling::{self, Algorithm, Own, Polling};
 
 /// A scenario that has been checked.
 #[derive(Clone, Debug)]
@@ -32,11 +32,16 @@ pub struct Scenario {
     pub title: String,
     /// What it is to find out.
     pub question: String,
+    /// What a reader of its page has to know besides, in Markdown.
+    pub notes: String,
     pub world: WorldKind,
     /// The metric that was chosen before the first run.
     pub primary: String,
     /// How often each case is run, with consecutive seeds.
     pub replications: u32,
+    /// Fewer are enough once every interval of the primary metric is within this share of its mean, and every expectation is
+    /// decided; none: all are run.
+    pub precision: Option<f64>,
     /// The first seed.
     pub seed: u64,
     /// An extra figure: `timeline` or `trace`.
@@ -51,6 +56,8 @@ pub struct Scenario {
     pub asserts: Vec<Assert>,
     /// Arrivals that take the place of drawn publishers, in the world of the broker.
     pub trace: Option<Arc<Trace>>,
+    /// An algorithm of the reader's own, that `clients.algorithm` can name.
+    pub own: Option<Own>,
     /// A quick look: shorter runs, and no case with very many clients.
     pub quick: bool,
 }
@@ -121,9 +128,11 @@ impl Scenario {
             name: name.to_owned(),
             title: name.to_owned(),
             question: String::new(),
+            notes: String::new(),
             world: WorldKind::Polling,
             primary: "stale".to_owned(),
             replications: 10,
+            precision: None,
             seed: 1,
             plot: None,
             plot_only: None,
@@ -131,13 +140,19 @@ impl Scenario {
             axes: Vec::new(),
             asserts: Vec::new(),
             trace: None,
+            own: None,
             quick: false,
         }
     }
 
     /// Reads a scenario; the name is that of the file.
     pub fn read(name: &str, text: &str) -> Result<Self, Vec<ConfigProblem>> {
-        read::read(name, text)
+        read::read(name, text, None)
+    }
+
+    /// The same where `clients.algorithm` can also be this one.
+    pub fn read_with(name: &str, text: &str, own: Own) -> Result<Self, Vec<ConfigProblem>> {
+        read::read(name, text, Some(own))
     }
 
     /// The metrics of its world: name, unit, meaning.
@@ -199,7 +214,12 @@ impl Scenario {
         for ConfigEntry { path, value, origin } in settings {
             // Who set it on the command line says so itself.
             let place = Some(origin).filter(|origin| matches!(origin, Origin::Text { .. })).cloned();
+            let own = self.own.filter(|own| path == "clients.algorithm" && value.text() == Some(own.name));
             match self.world {
+                WorldKind::Polling if own.is_some() => {
+                    polling.clients.algorithm = own.map_or(polling.clients.algorithm, Algorithm::Own);
+                    Ok(())
+                }
                 WorldKind::Polling => keys::set_polling(&mut polling, path, value),
                 WorldKind::Broker => keys::set_publishers(&mut publishers, path, value),
             }

@@ -6,14 +6,17 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{POLLING_KEYS, PUBLISHER_KEYS, hint, unknown};
 use super::{Assert, Axis, Relation, Scenario, WorldKind};
+use crate::polling::Own;
 
 const TOP: &[&str] = &[
     "version",
     "title",
     "question",
+    "notes",
     "world",
     "primary",
     "replications",
+    "precision",
     "seed",
     "assert",
     "vary",
@@ -22,10 +25,10 @@ const TOP: &[&str] = &[
     "plot_only",
 ];
 
-pub(super) fn read(name: &str, text: &str) -> Result<Scenario, Vec<ConfigProblem>> {
+pub(super) fn read(name: &str, text: &str, own: Option<Own>) -> Result<Scenario, Vec<ConfigProblem>> {
     let document = Document::of_text(text);
     let (root, problems) = document.parse();
-    let mut reader = Reader { document, problems, scenario: Scenario::empty(name) };
+    let mut reader = Reader { document, problems, scenario: Scenario { own, ..Scenario::empty(name) } };
     // The world decides which keys there are.
     for (key, value) in root.get_ref() {
         if key.get_ref() == "world" {
@@ -107,12 +110,16 @@ impl Reader<'_> {
                 scenario.question.clone_from(text);
                 Ok(())
             }
+            ("notes", ConfigValue::Text(text)) => {
+                scenario.notes.clone_from(text);
+                Ok(())
+            }
             ("primary", ConfigValue::Text(text)) => {
                 scenario.primary.clone_from(text);
                 Ok(())
             }
             ("plot", value) => value
-                .one_of(&[("timeline", "timeline"), ("trace", "trace"), ("price", "price")])
+                .one_of(&[("timeline", "timeline"), ("trace", "trace"), ("price", "price"), ("bars", "bars")])
                 .map(|plot| scenario.plot = Some(plot.to_owned())),
             ("plot_only", ConfigValue::Text(text)) => {
                 scenario.plot_only = Some(text.clone());
@@ -123,6 +130,7 @@ impl Reader<'_> {
                 .map(|world| scenario.world = world),
             ("version", value) => value.count(1, 1).map(|_| ()),
             ("replications", value) => value.count(1, 10_000).map(|count| scenario.replications = count),
+            ("precision", value) => value.share(1e-4, 0.5).map(|share| scenario.precision = Some(share)),
             ("seed", value) => value.count(0, u32::MAX).map(|seed| scenario.seed = seed.into()),
             _ => Err("expected another kind of value".to_owned()),
         };
