@@ -181,7 +181,11 @@ fn extent(experiments: &[Experiment]) -> String {
         );
     }
     if !few.is_empty() {
-        let _ = write!(text, " Fewer than {REPLICATIONS_WANTED} without that: {}.", few.join(", "));
+        let _ = write!(
+            text,
+            " Fewer than {REPLICATIONS_WANTED} replications, because the time for them was cut: {}.",
+            few.join(", ")
+        );
     }
     if quick {
         text.push_str(" **This is a quick look: few replications, a third of the measured time.**");

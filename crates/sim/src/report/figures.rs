@@ -105,15 +105,19 @@ fn bar(experiment: &Experiment, result: &CaseResult, name: String) -> Bar {
     Bar { name, mean: estimate.mean, half: estimate.half_width, is_censored }
 }
 
+/// What tells a case from the others of an extra figure.
+fn name_in_plot(experiment: &Experiment, result: &CaseResult) -> String {
+    let only = experiment.scenario.plot_only.as_deref();
+    let labels = result.labels.iter().map(|(_, label)| label.as_str()).filter(|label| Some(*label) != only);
+    labels.collect::<Vec<_>>().join(", ")
+}
+
 /// The cases that the scenario names, the best first.
 fn plotted_bars(experiment: &Experiment) -> String {
     let scenario = &experiment.scenario;
     let only = scenario.plot_only.as_deref().unwrap_or_default();
-    let name = |result: &CaseResult| {
-        let labels = result.labels.iter().map(|(_, label)| label.as_str()).filter(|label| *label != only);
-        labels.collect::<Vec<_>>().join(", ")
-    };
-    let mut bars_of: Vec<Bar> = plotted(experiment).map(|result| bar(experiment, result, name(result))).collect();
+    let named = |result: &CaseResult| bar(experiment, result, name_in_plot(experiment, result));
+    let mut bars_of: Vec<Bar> = plotted(experiment).map(named).collect();
     bars_of.sort_by(|one, other| one.mean.total_cmp(&other.mean));
     let title = if only.is_empty() { scenario.title.clone() } else { format!("{}: {only}", scenario.title) };
     bars(&title, &unit(experiment, &scenario.primary), &caption(experiment), &bars_of)
@@ -236,8 +240,8 @@ fn timeline(experiment: &Experiment) -> String {
                 chunk.iter().map(|second| f64::from(second.stale)).sum::<f64>() / chunk.len() as f64
             };
             let points = result.timeline.chunks(bin).enumerate().map(|(n, chunk)| ((n * bin) as f64, mean(chunk)));
-            let emphasis = emphasis_of(&result.name());
-            Series { emphasis, ..Series::new(result.name(), CurveShape::Line, points.collect()) }
+            let name = name_in_plot(experiment, result);
+            Series { emphasis: emphasis_of(&name), ..Series::new(name, CurveShape::Line, points.collect()) }
         })
         .collect();
     let title = format!("{}: over time, first seed", experiment.scenario.title);

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn who_soon_begins_again_begins_faster() {
         let mut law = Codel::new(0.001);
-        (0..30_000).for_each(|n| drop(law.refuses(f64::from(n) * 1e-4, 0.02, false)));
+        (0..30_000).for_each(|n| _ = law.refuses(f64::from(n) * 1e-4, 0.02, false));
         law.refuses(3.0, 0.0, false);
         let refused: Vec<f64> =
             (30_001..36_000).map(|n| f64::from(n) * 1e-4).filter(|now| law.refuses(*now, 0.02, false)).collect();

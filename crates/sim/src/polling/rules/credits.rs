@@ -130,7 +130,7 @@ mod tests {
     fn credits_grow_by_steps_and_shrink_with_the_wait() {
         let mut rule = Credits::new(5000, 0.02, 1);
         assert_eq!(rule.step, 5.0);
-        (0..100).for_each(|client| drop(rule.on_request(0.0, request(client, 0.0))));
+        (0..100).for_each(|client| _ = rule.on_request(0.0, request(client, 0.0)));
         assert_eq!(rule.queue.len(), 5, "no more than there are credits");
         rule.adjust(0.02);
         assert!((rule.credits - 10.0).abs() < 1e-9);

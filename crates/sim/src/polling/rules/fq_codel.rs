@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn everything_that_came_leaves_once() {
         let mut rule = FqCodel::new(0.001);
-        (0..12_000).for_each(|client| drop(rule.on_request(0.0, request(client, 0.0))));
+        (0..12_000).for_each(|client| _ = rule.on_request(0.0, request(client, 0.0)));
         let mut left = 0;
         while rule.next(5.0).is_some() {
             left += 1;

@@ -81,7 +81,7 @@ mod tests {
 
     fn busy(limit: f64) -> Gradient {
         let mut rule = Gradient { limit, ..Gradient::default() };
-        (0..limit as u32).for_each(|client| drop(rule.on_request(0.0, request(client, 0.0))));
+        (0..limit as u32).for_each(|client| _ = rule.on_request(0.0, request(client, 0.0)));
         rule
     }
 
