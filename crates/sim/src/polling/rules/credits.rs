@@ -26,7 +26,8 @@ const ROUND_MIN: f64 = 0.001;
 const SWEEP: f64 = 0.2;
 
 pub(super) struct Credits {
-    credits: f64,
+    /// How many there are.
+    total: f64,
     step: f64,
     round: f64,
     adjusted: f64,
@@ -46,7 +47,7 @@ impl Credits {
         let chance = Stream::of(seed, "credits");
         let round = round.max(ROUND_MIN);
         let (queue, wanting) = (VecDeque::new(), Vec::new());
-        Self { credits: step, step, round, adjusted: 0.0, queue, wanting, gone: 0, swept: 0.0, chance }
+        Self { total: step, step, round, adjusted: 0.0, queue, wanting, gone: 0, swept: 0.0, chance }
     }
 
     fn adjust(&mut self, now: f64) {
@@ -61,14 +62,14 @@ impl Credits {
             self.gone += before - self.wanting.len();
         }
         let wait = self.wait(now);
-        self.credits = if wait <= TARGET {
-            self.credits + self.step
+        self.total = if wait <= TARGET {
+            self.total + self.step
         } else {
-            self.credits * (1.0 - FEWER * (wait - TARGET) / TARGET).max(LEAST)
+            self.total * (1.0 - FEWER * (wait - TARGET) / TARGET).max(LEAST)
         };
         // More than can be wanted are not given out.
         let most = (self.queue.len() + self.wanting.len()) as f64 + self.step;
-        self.credits = self.credits.clamp(1.0, most.max(1.0));
+        self.total = self.total.clamp(1.0, most.max(1.0));
     }
 
     fn wait(&self, now: f64) -> f64 {
@@ -77,7 +78,7 @@ impl Credits {
 
     /// Gives free credits to some of those that want one.
     fn hand_out(&mut self, now: f64) {
-        while self.queue.len() < self.credits as usize && !self.wanting.is_empty() {
+        while self.queue.len() < self.total as usize && !self.wanting.is_empty() {
             let drawn = (self.chance.unit() * self.wanting.len() as f64) as usize;
             let request = self.wanting.swap_remove(drawn);
             if request.until > now {
@@ -133,12 +134,12 @@ mod tests {
         (0..100).for_each(|client| _ = rule.on_request(0.0, request(client, 0.0)));
         assert_eq!(rule.queue.len(), 5, "no more than there are credits");
         rule.adjust(0.02);
-        assert!((rule.credits - 10.0).abs() < 1e-9);
+        assert!((rule.total - 10.0).abs() < 1e-9);
         // The first has waited for two targets.
         rule.adjust(0.08);
-        assert!((rule.credits - 9.8).abs() < 1e-9, "{}", rule.credits);
+        assert!((rule.total - 9.8).abs() < 1e-9, "{}", rule.total);
         rule.adjust(10.0);
-        assert!((rule.credits - 4.9).abs() < 1e-9, "never less than half: {}", rule.credits);
+        assert!((rule.total - 4.9).abs() < 1e-9, "never less than half: {}", rule.total);
     }
 
     #[test]

@@ -86,9 +86,9 @@ impl Rule for FqCodel {
                 list.pop_front();
                 // A new flow that is empty waits once among the old ones: else it could be new for ever.
                 if is_new {
-                    self.old.push_back(number)
+                    self.old.push_back(number);
                 } else {
-                    flow.is_listed = false
+                    flow.is_listed = false;
                 }
                 continue;
             };

@@ -47,9 +47,9 @@ pub fn bars(title: &str, unit: &str, caption: &str, cases: &[Bar]) -> String {
     let (least, most) = (means().fold(f64::INFINITY, f64::min), means().fold(1e-12, f64::max));
     let is_ratio = least > 0.0 && most / least >= RATIO_MIN;
     let origin = least / 2.0;
-    let place = |value: f64| match is_ratio {
-        true => ((value.max(origin) / origin).ln() / (most / origin).ln()).clamp(0.0, 1.05),
-        false => (value / most).clamp(0.0, 1.05),
+    let place = |value: f64| {
+        let share = if is_ratio { (value.max(origin) / origin).ln() / (most / origin).ln() } else { value / most };
+        share.clamp(0.0, 1.05)
     };
     let unit = if is_ratio { format!("{unit} (logarithmic)") } else { unit.to_owned() };
     let mut svg = opened(TOP + ROW * cases.len() as f64 + 34.0, title, caption);
