@@ -79,7 +79,7 @@ fn why(sink: &SinkReport) -> String {
         ));
     }
     if let (true, Some(latency)) = (sink.state == "up", sink.latency) {
-        let each = if sink.batches > 0 { sink.sent / sink.batches } else { 0 };
+        let each = sink.sent.checked_div(sink.batches).unwrap_or(0);
         say(format!(
             "an answer takes {:.1} ms; {each} messages go together on average, and the next time {} at most.",
             latency.as_secs_f64() * 1e3,
