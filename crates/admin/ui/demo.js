@@ -10,7 +10,7 @@ function show(place, context) {
   const flow = new Chart([{ name: "flooder offers", color: 2, dash: true }, { name: "the broker takes", color: 1 }],
     { label: "Messages of the flooder per second", marks: "seconds" });
   const others = new Chart([{ name: "control on", color: 3 }, { name: "control off", color: 5, dash: true }],
-    { label: "How long the others' messages take: 99 % of them within", marks: "seconds", format: delay });
+    { label: "How long the others' messages take: 99 % of them within", marks: "seconds", format: (ms) => (ms ? delay(ms) : "0") });
   const state = h("div", { class: "row", id: "demo-state", role: "status", "aria-live": "polite" });
   const figures = { offered: figure("offered /s"), passed: figure("passed /s"), held: figure("made to wait"), refused: figure("refused /s"), p99: figure("others' p99") };
   const why = h("pre", { tabindex: "0" }, "");

@@ -78,7 +78,7 @@ function show(place, context) {
     const disk = answer.store;
     if (disk) {
       set(store, disk.is_fine ? null : h("p", { class: "error" }, `The store cannot write: ${disk.trouble}`),
-        list([["Folder", disk.dir], ["Durability", disk.durability], ["On disk", `${bytes(disk.disk_bytes)} in ${disk.files} files`],
+        list([["Folder", disk.dir], ["Durability", disk.durability], ["On disk", `${bytes(disk.disk_bytes)} in ${disk.files} ${disk.files === 1 ? "file" : "files"}`],
           ["Written", `${number(disk.records)} records, ${bytes(disk.bytes_written)}`], ["Waiting", bytes(disk.queue_bytes)],
           ["Failures", disk.failures], ["Compactions", disk.compactions],
           ["Syncs", `${number(disk.syncs.count)}; p50 ${disk.syncs.p50_ms ?? "–"} ms, p99 ${disk.syncs.p99_ms ?? "–"} ms, longest ${disk.syncs.max_ms} ms`]]));

@@ -65,7 +65,7 @@ impl ConnectTarget {
             );
         }
         let usual = if tls.is_some() { 8883 } else { 1883 };
-        let (host, port) = match configured(tls.is_some()).filter(|_| is_unnamed) {
+        let (host, port) = match is_unnamed.then(|| configured(tls.is_some())).flatten() {
             // A certificate is for names: the host stays as it is.
             Some(at) if tls.is_some() => (url.host, at.port()),
             Some(at) if at.port() != usual || !at.ip().is_loopback() => (at.ip().to_string(), at.port()),

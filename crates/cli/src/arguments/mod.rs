@@ -103,7 +103,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Measure what messages and connections cost, beside mosquitto and rumqttd where installed
+    /// Measure what messages and connections cost, beside mosquitto and rumqttd
     #[command(disable_help_flag = true)]
     Bench {
         /// What `tidegate-bench --help` says
