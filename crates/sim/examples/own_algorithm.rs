@@ -42,7 +42,7 @@ less_than = { variant = "fixed" }
 "#;
 
 /// The comparison: the same seeds for all, so that differences are paired.
-pub fn compare(replications: u32) -> Result<Experiment, String> {
+pub(crate) fn compare(replications: u32) -> Result<Experiment, String> {
     let own = Own {
         name: "doubling",
         make: |world| Box::new(Doubling { regular: world.clients.interval, interval: world.clients.interval }),
