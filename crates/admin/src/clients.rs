@@ -153,10 +153,7 @@ pub(crate) async fn worst(state: &AdminState, limit: usize) -> Result<Vec<Client
 
 /// The connections of late with the most losses.
 pub(crate) async fn worst_closed(state: &AdminState, limit: usize) -> Result<Vec<Closed>, Problem> {
-    let mut all = Vec::new();
-    for shard in 0..state.handle.shards() {
-        all.extend(closed_of(state, shard, ROWS_USUAL, |closed| view::drops(&closed.parting.ledger) > 0).await?);
-    }
+    let mut all = closed_among(state, |closed| view::drops(&closed.parting.ledger) > 0).await?;
     all.sort_by_key(|closed| core::cmp::Reverse(view::drops(&closed.parting.ledger)));
     all.truncate(limit);
     Ok(all)
@@ -196,6 +193,18 @@ async fn closed_of(
     }
     found.truncate(limit);
     Ok(found)
+}
+
+/// Connections of late of all shards that have ended and are wanted.
+pub(crate) async fn closed_among(
+    state: &AdminState,
+    is_wanted: impl Fn(&Closed) -> bool,
+) -> Result<Vec<Closed>, Problem> {
+    let mut all = Vec::new();
+    for shard in 0..state.handle.shards() {
+        all.extend(closed_of(state, shard, ROWS_USUAL, &is_wanted).await?);
+    }
+    Ok(all)
 }
 
 /// How this client's last connection ended.

@@ -368,7 +368,7 @@ fn is_own_state(client_id: &str, topic: &str) -> bool {
 
 /// The number that a client's messages carry: the same on every shard and after a restart. Two clients may share one;
 /// then they share a line in queues, too.
-pub(crate) fn origin_of(client_id: &str) -> u64 {
+pub fn origin_of(client_id: &str) -> u64 {
     foldhash::quality::FixedState::with_seed(ORIGIN_SEED).hash_one(client_id).max(1)
 }
 

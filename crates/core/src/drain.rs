@@ -79,7 +79,7 @@ impl Drain {
     }
 
     /// The same over a second.
-    fn sustained(&self, now: Timestamp) -> f32 {
+    pub(crate) fn sustained(&self, now: Timestamp) -> f32 {
         self.smoothed(self.sustained, SUSTAINED_OVER, now)
     }
 

@@ -55,7 +55,7 @@ pub mod trace;
 mod tree;
 
 pub use between::{Address, Batch, BatchLane, Unread};
-pub use connect::{ClientWill, Hello};
+pub use connect::{ClientWill, Hello, origin_of};
 pub use gate::{Charge, Kind, Memory, Refusal};
 pub use gate::{ClassReport, LimitsFull, PublisherReport, RATE_WINDOW, Reading, Whom};
 pub use handover::{Confirmation, Misstep};

@@ -32,6 +32,8 @@ impl TroubleReport {
         };
         let mut all: Vec<Condition> =
             self.flooders().map(|it| strong(AlarmKind::Flooding, &it.client_id, it.rate, it.in_words())).collect();
+        let limited = self.publishers.iter().filter(|publisher| publisher.loses_by_limit());
+        all.extend(limited.map(|it| strong(AlarmKind::Limited, &it.client_id, it.rate, it.in_words())));
         for receiver in &self.receivers {
             let id = &receiver.client_id;
             if receiver.is_losing {
@@ -77,6 +79,7 @@ impl TroubleReport {
         let is_flooding_cut = self.flooding > ALARMS_MAX || is_losing_cut || self.is_blame_missing;
         let kinds = [
             (AlarmKind::Flooding, is_flooding_cut),
+            (AlarmKind::Limited, self.flooding + self.waiting > ALARMS_MAX),
             (AlarmKind::Losing, is_losing_cut),
             (AlarmKind::QueueFull, self.losing + self.slow > ALARMS_MAX),
             (AlarmKind::NameConflict, self.conflicting > ALARMS_MAX),

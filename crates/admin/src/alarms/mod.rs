@@ -20,6 +20,8 @@ pub(crate) use conditions::Condition;
 pub(crate) enum AlarmKind {
     /// A publisher sends too much.
     Flooding,
+    /// Messages of a publisher are refused, dropped or not read for a limit that an operator has set.
+    Limited,
     /// A receiver loses messages.
     Losing,
     /// The queue of a receiver is nearly full.
@@ -41,6 +43,7 @@ pub(crate) enum AlarmKind {
 impl AlarmKind {
     pub(crate) const ALL: [Self; 9] = [
         Self::Flooding,
+        Self::Limited,
         Self::Losing,
         Self::QueueFull,
         Self::MemoryFull,
@@ -55,6 +58,7 @@ impl AlarmKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Flooding => "flooding",
+            Self::Limited => "limited",
             Self::Losing => "losing",
             Self::QueueFull => "queue_full",
             Self::MemoryFull => "memory_full",
@@ -69,7 +73,9 @@ impl AlarmKind {
     /// How long it has to last before somebody is called. What is certain at once is told at once.
     fn raise_after(self) -> Duration {
         match self {
-            Self::Flooding | Self::Losing | Self::QueueFull | Self::Level | Self::Bridge => Duration::from_secs(5),
+            Self::Flooding | Self::Limited | Self::Losing | Self::QueueFull | Self::Level | Self::Bridge => {
+                Duration::from_secs(5)
+            }
             Self::MemoryFull | Self::Disk | Self::NameConflict | Self::Ban => Duration::ZERO,
         }
     }

@@ -118,6 +118,13 @@ impl TroubledPublisher {
         }
     }
 
+    /// Whether a limit that an operator has set does more than delay: its messages are refused, dropped or not read. Who has
+    /// set it may have forgotten it, or have set it too low.
+    pub(crate) fn loses_by_limit(&self) -> bool {
+        let is_lossy = matches!(self.state, ClientState::BackedOff | ClientState::Paused);
+        self.limit.is_some() && is_lossy && !self.is_flooding()
+    }
+
     fn weight(&self) -> (bool, f64) {
         (self.is_flooding(), self.rate)
     }

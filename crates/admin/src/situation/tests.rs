@@ -178,3 +178,19 @@ fn who_fills_a_queue_as_usual_is_named_without_being_called_a_flooder() {
     assert_eq!(situation.sentence().text, words);
     assert_eq!(situation.flooders().count(), 0);
 }
+
+/// A limit that only delays is what its operator wanted; one that loses messages may have been forgotten.
+#[test]
+fn a_limit_that_refuses_drops_or_does_not_read_raises_an_alarm_of_its_own() {
+    use crate::alarms::AlarmKind;
+    let kinds = |state| {
+        let limited = TroubledPublisher { limit: Some(2.0), ..publisher("pump", state, 40.0, Some(40.0)) };
+        let situation = TroubleReport { publishers: vec![limited], waiting: 1, ..TroubleReport::default() };
+        situation.conditions().into_iter().map(|it| (it.kind, it.subject, it.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(ClientState::Slowed), []);
+    for (state, done) in [(ClientState::BackedOff, "is refused"), (ClientState::Paused, "is not read for a while")] {
+        let text = format!("\"pump\" sends more than its limit of 2/s, which an operator has set, and {done}");
+        assert_eq!(kinds(state), [(AlarmKind::Limited, "pump".to_owned(), text)]);
+    }
+}

@@ -19,12 +19,12 @@ use tidegate_broker::{Ban, Banned};
 use tidegate_core::access::Identity;
 use tidegate_core::event::LedgerSide;
 use tidegate_core::ledger::{Ledger, Loss};
-use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
+use tidegate_core::report::{ClientDetail, ClientReport, ClientState, Parting};
 use tidegate_core::{RATE_WINDOW, Whom};
 
 use crate::ask::walk;
 use crate::bridges;
-use crate::clients::{find, last_closed};
+use crate::clients::{closed_among, find, last_closed};
 use crate::kps;
 use crate::problem::{Answered, json_of, no_client};
 use crate::situation::name_conflict;
@@ -32,7 +32,7 @@ use crate::state::AdminState;
 use crate::status::meaning;
 use crate::view;
 use others::{NEW, Neighbours};
-use remedy::{Proposal, next};
+use remedy::{Proposal, for_stranger, next};
 use words::{for_ban, messages, number, per_second, quoted, span, whole_per_second};
 
 pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
@@ -41,11 +41,11 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
         let identity = closed.as_ref().map(|closed| &closed.parting.identity);
         let ban = ban_of(&state, &client_id, identity).map(|ban| banned(&ban));
         let state_name = if ban.is_some() { "banned" } else { "closed" };
-        // A KP of the same name is another one, which no ban keeps out: both are told.
+        // A KP of the same name may be another one: both are told.
         return match (closed, kps::why(&state, &client_id)) {
             (None, Some((kps, mut text))) => {
                 let name = if ban.is_some() { "banned" } else { "kp" };
-                text.extend(ban.map(|ban| format!("\nan MQTT client of this name {ban}; bans do not hold for KPs")));
+                text.extend(ban.map(|ban| format!("\nwho has this name {ban}")));
                 Ok(json_of(&json!({ "client": null, "kps": kps, "state": name, "text": text })))
             }
             (None, None) => {
@@ -54,17 +54,40 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
                 Ok(json_of(&json!({ "client": null, "state": state_name, "text": text })))
             }
             (Some(closed), kps) => {
-                let mut text = gone(&state, &closed);
-                text.extend(ban.map(|ban| format!("\n  it {ban}")));
+                let mut others = Neighbours::of_gone(&client_id);
+                walk(&state, |other| others.note(&other)).await?;
+                let mut lines = vec![gone(&state, &closed)];
+                lines.extend(others.filled());
+                lines.extend(lost(&closed.parting.ledger));
+                let is_banned = ban.is_some();
+                lines.extend(ban.map(|ban| format!("it {ban}")));
+                let facts = lines.clone();
+                let mean = mean_rate(&closed.parting);
+                let proposals: Vec<Proposal> =
+                    for_stranger(&client_id, mean, &others).filter(|_| !is_banned).into_iter().collect();
+                lines.extend(proposals.iter().map(|proposal| format!("before it comes back: {}", proposal.text)));
+                let mut text = lines.join("\n  ");
                 text.extend(kps.iter().map(|(_, words)| format!("\nthere is a KP of this name, too:\n{words}")));
-                let (client, kps) = (view::closed(&state, &closed), kps.map(|(kps, _)| kps));
-                Ok(json_of(&json!({ "client": client, "kps": kps, "state": state_name, "text": text })))
+                Ok(json_of(&json!({
+                    "client": view::closed(&state, &closed),
+                    "kps": kps.map(|(kps, _)| kps),
+                    "state": state_name,
+                    "fills": others.fills_json(),
+                    "facts": facts,
+                    "proposals": proposals.iter().map(Proposal::json).collect::<Vec<_>>(),
+                    "text": text,
+                })))
             }
         };
     };
     let client = &detail.client;
     let mut others = Neighbours::of(client);
     walk(&state, |other| others.note(&other)).await?;
+    if others.misses_names() {
+        for closed in closed_among(&state, |closed| others.is_missed(&closed.client_id)).await? {
+            others.note_gone(&closed.client_id);
+        }
+    }
     let rank = others.rank;
     let factor = factor(client);
     let limit = view::limit_of(&state, client);
@@ -351,14 +374,22 @@ fn earlier(state: &AdminState, closed: &Closed) -> String {
 
 fn gone(state: &AdminState, closed: &Closed) -> String {
     let parting = &closed.parting;
-    let mut lines = vec![format!(
+    let text = format!(
         "client {:?} ({}, listener {}) is gone: its connection ended {}: {}",
         closed.client_id,
         parting.identity.peer,
         parting.identity.listener,
         view::rfc3339(state.wall(parting.at)),
         closed.why
-    )];
-    lines.extend(lost(&parting.ledger));
-    lines.join("\n  ")
+    );
+    if parting.ledger.received == 0 {
+        return text;
+    }
+    let (sent, rate) = (messages(parting.ledger.received), per_second(mean_rate(parting)));
+    format!("{text}; it had sent {sent} in {}, {rate}", span(parting.at.since(parting.since)))
+}
+
+/// Messages a second that it sent while it was there: nobody's rate is told from less than a second.
+fn mean_rate(parting: &Parting) -> f64 {
+    parting.ledger.received as f64 / parting.at.since(parting.since).as_secs_f64().max(1.0)
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tidegate_core::origin_of;
 use tidegate_core::report::{ClientReport, ReceiverReport};
 
 use super::words::{messages, number, per_second};
@@ -21,6 +22,19 @@ const FILLED_MAX: usize = 5;
 /// Name, rate, and what is usual.
 type Named = (Arc<str>, f64, Option<f64>);
 
+/// A receiver whose queue its messages fill.
+#[derive(Clone, Debug)]
+pub(super) struct FilledReceiver {
+    client_id: Arc<str>,
+    /// How many of its messages were lost there of late, and of how many.
+    own: u64,
+    all: u64,
+    /// Its messages a second that are lost there.
+    loss_rate: f64,
+    /// Messages a second that the receiver takes, of everybody.
+    takes: f64,
+}
+
 /// What is known of others.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
@@ -30,15 +44,37 @@ pub(super) struct Neighbours {
     pub(super) rank: Option<(usize, usize)>,
     /// Names and rates of those who fill its queue, by number.
     names: HashMap<u64, Option<Named>>,
-    /// Receivers that lose its messages: name, how many of its, of how many.
-    pub(super) fills: Vec<(Arc<str>, u64, u64)>,
+    /// The same of those who have gone.
+    gone: HashMap<u64, Arc<str>>,
+    /// Receivers that lose its messages, the most first.
+    pub(super) fills: Vec<FilledReceiver>,
 }
 
 impl Neighbours {
     pub(super) fn of(client: &ClientReport) -> Self {
         let names = client.receiver.crowding.iter().map(|flow| (flow.origin, None)).collect();
         let own_rate = view::learned_rate(client);
-        Self { own_rate, own_origin: client.origin, rank: own_rate.map(|_| (1, 0)), names, fills: Vec::new() }
+        Self { own_rate, own_origin: client.origin, rank: own_rate.map(|_| (1, 0)), names, ..Self::default() }
+    }
+
+    /// Of one that has gone.
+    pub(super) fn of_gone(client_id: &str) -> Self {
+        Self { own_origin: origin_of(client_id), ..Self::default() }
+    }
+
+    /// Whether somebody fills its queue who is not connected.
+    pub(super) fn misses_names(&self) -> bool {
+        self.names.values().any(Option::is_none)
+    }
+
+    /// Whether this one, who has gone, is one of them.
+    pub(super) fn is_missed(&self, client_id: &str) -> bool {
+        self.names.get(&origin_of(client_id)).is_some_and(Option::is_none)
+    }
+
+    /// One of them, who has gone.
+    pub(super) fn note_gone(&mut self, client_id: &Arc<str>) {
+        self.gone.insert(origin_of(client_id), Arc::clone(client_id));
     }
 
     /// Somebody, possibly itself.
@@ -55,16 +91,18 @@ impl Neighbours {
         let receiver = &other.receiver;
         let own = receiver.crowding.iter().find(|flow| flow.origin == self.own_origin && flow.lost > 0);
         if let Some(flow) = own.filter(|_| receiver.is_losing) {
-            self.fills.push((Arc::clone(&other.client_id), flow.lost, receiver.lost_of_late));
-            self.fills.sort_by_key(|(_, lost, _)| core::cmp::Reverse(*lost));
+            let loss_rate = receiver.loss_rate * flow.lost as f64 / receiver.lost_of_late.max(1) as f64;
+            let (client_id, all, takes) = (Arc::clone(&other.client_id), receiver.lost_of_late, receiver.takes);
+            self.fills.push(FilledReceiver { client_id, own: flow.lost, all, loss_rate, takes });
+            self.fills.sort_by_key(|filled| core::cmp::Reverse(filled.own));
             self.fills.truncate(FILLED_MAX);
         }
     }
 
     /// Whose queues its messages fill.
     pub(super) fn filled(&self) -> Vec<String> {
-        let words = |(receiver, own, all): &(Arc<str>, u64, u64)| {
-            format!("its messages fill the queue of {receiver:?}: {own} of {all} lost there of late were its own")
+        let words = |FilledReceiver { client_id, own, all, .. }: &FilledReceiver| {
+            format!("its messages fill the queue of {client_id:?}: {own} of {all} lost there of late were its own")
         };
         self.fills.iter().map(words).collect()
     }
@@ -80,7 +118,10 @@ impl Neighbours {
                     );
                     format!("{id:?}, which sends {} ({usual})", per_second(*rate))
                 }
-                None => "a publisher that is gone".to_owned(),
+                None => match self.gone.get(&flow.origin) {
+                    Some(id) => format!("{id:?}, which has gone since"),
+                    None => "a publisher that is gone".to_owned(),
+                },
             };
             let mut facts = Vec::new();
             if flow.lost > 0 {
@@ -100,7 +141,7 @@ impl Neighbours {
         let one = |flow: &tidegate_core::report::CrowdingFlow| {
             let known = self.names.get(&flow.origin).and_then(Option::as_ref);
             json!({
-                "client_id": known.map(|(id, ..)| &**id),
+                "client_id": self.name_of(flow.origin),
                 "rate": known.map(|(_, rate, _)| view::rounded(*rate)),
                 "usual_rate": known.and_then(|(_, _, usual)| usual.map(view::rounded)),
                 "lost": flow.lost,
@@ -111,13 +152,28 @@ impl Neighbours {
     }
 
     pub(super) fn fills_json(&self) -> Vec<Value> {
-        let one = |(id, own, all): &(Arc<str>, u64, u64)| json!({ "client_id": &**id, "lost": own, "of": all });
+        let one =
+            |filled: &FilledReceiver| json!({ "client_id": &*filled.client_id, "lost": filled.own, "of": filled.all });
         self.fills.iter().map(one).collect()
     }
 
     /// The publisher that fills its queue the most, by name.
     pub(super) fn guilty(&self, receiver: &ReceiverReport) -> Option<&str> {
-        let first = receiver.crowding.first()?;
-        self.names.get(&first.origin)?.as_ref().map(|(id, ..)| &**id)
+        self.name_of(receiver.crowding.first()?.origin)
+    }
+
+    fn name_of(&self, origin: u64) -> Option<&str> {
+        let known = self.names.get(&origin).and_then(Option::as_ref);
+        known.map(|(id, ..)| id).or_else(|| self.gone.get(&origin)).map(|id| &**id)
+    }
+
+    /// The receiver that loses the most of its messages, and how many a second it would take of them with room for others:
+    /// four fifths of what reaches it now, where one sends so many. None if it takes nothing: that is its own fault.
+    pub(super) fn bearable(&self, rate: f64) -> Option<(&str, Option<f64>)> {
+        let filled = self.fills.first()?;
+        let arrives = rate - filled.loss_rate;
+        // The difference of two large numbers says nothing.
+        let arrives = if arrives < rate / 20.0 { filled.takes } else { arrives.min(filled.takes) };
+        Some((&filled.client_id, Some(0.8 * arrives).filter(|_| filled.takes >= 1.0)))
     }
 }

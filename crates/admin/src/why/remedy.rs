@@ -72,7 +72,6 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
         steps.push(Proposal::new(text, [ProposedAct::Ban, ProposedAct::Kick]));
     }
     let is_above = |usual: f64| client.rate.is_some_and(|rate| rate > FAR_ABOVE * usual);
-    let fills = !others.fills.is_empty();
     if !client.state.is_held_back() && !is_limited {
         match view::learned_rate(client) {
             Some(usual) if is_above(usual) => {
@@ -82,15 +81,8 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
                 );
                 steps.push(Proposal::new(text, [ProposedAct::Limit(rate), ProposedAct::Ban]));
             }
-            None if fills => {
-                let half = format!("{}/s", whole(client.rate.unwrap_or(1.0) / 2.0));
-                let text = format!(
-                    "nothing is usual for it yet; to slow it to half of what it sends:  tidegate limits set {id} rate={half}   \
-                     or keep it away:  tidegate ban add {ban} --for 1h"
-                );
-                steps.push(Proposal::new(text, [ProposedAct::Limit(half), ProposedAct::Ban]));
-            }
-            _ => {}
+            None => steps.extend(for_stranger(&client.client_id, client.rate.unwrap_or(1.0), others)),
+            Some(_) => {}
         }
     }
     if client.receiver.is_losing || ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
@@ -109,6 +101,26 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
         ));
     }
     steps
+}
+
+/// What to do about one of whom nothing is usual, and whose messages fill the queue of a receiver: a limit that the receiver
+/// can bear. Also for one that has gone, before it comes back.
+pub(super) fn for_stranger(client_id: &str, rate: f64, others: &Neighbours) -> Option<Proposal> {
+    let (receiver, bearable) = others.bearable(rate)?;
+    let (id, ban) = (quoted(client_id), for_ban(client_id));
+    let Some(bearable) = bearable else {
+        let text = format!(
+            "{receiver:?} takes nothing at all, which is not this one's fault:  tidegate why {}",
+            quoted(receiver)
+        );
+        return Some(Proposal::new(text, [ProposedAct::Why(receiver.to_owned())]));
+    };
+    let bearable = format!("{}/s", bearable.max(1.0).floor());
+    let text = format!(
+        "nothing is usual for it yet; to slow it to what {receiver:?} can take:  tidegate limits set {id} rate={bearable}   \
+         or keep it away:  tidegate ban add {ban} --for 1h"
+    );
+    Some(Proposal::new(text, [ProposedAct::Limit(bearable), ProposedAct::Ban]))
 }
 
 /// What makes a client recover that is slowed, if it is right.

@@ -141,7 +141,9 @@ fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
     (historian.client_id, historian.publisher, historian.rate, historian.origin) = ("historian".into(), None, None, 2);
     let crowding = vec![CrowdingFlow { origin: 1, lost: 4800, waiting: 900 }];
     let (is_losing, lost_of_late, loss_rate) = (true, 5000, 480.0);
-    historian.receiver = ReceiverReport { lost_of_late, loss_rate, fill: 1.0, is_losing, is_slow: true, crowding };
+    let takes = 1600.0;
+    historian.receiver =
+        ReceiverReport { lost_of_late, loss_rate, takes, fill: 1.0, is_losing, is_slow: true, crowding };
     let flooder = client(ClientState::Ok, 2000.0, 2000.0, None, 1);
     let look = |at: &ClientReport| {
         let mut others = Neighbours::of(at);
@@ -166,7 +168,25 @@ fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
         others.filled(),
         ["its messages fill the queue of \"historian\": 4800 of 5000 lost there of late were its own"]
     );
-    assert!(next(&flooder, false, &others)[0].contains("tidegate limits set pump rate=1000/s"));
+    let steps = next(&flooder, false, &others);
+    assert!(steps[0].contains("what \"historian\" can take:  tidegate limits set pump rate=1231/s"), "{steps:?}");
+    // It leaves, and is no dead end: the receiver names it, and something can be done before it comes back.
+    let mut others = Neighbours::of(&historian);
+    others.note(&historian);
+    assert!(others.misses_names());
+    let pump: Arc<str> = "pump".into();
+    assert!(!others.is_missed(&pump), "another of that number");
+    let origin = tidegate_core::origin_of(&pump);
+    historian.receiver.crowding[0].origin = origin;
+    let mut others = Neighbours::of(&historian);
+    assert!(others.is_missed(&pump));
+    others.note_gone(&pump);
+    assert!(others.crowding(&historian.receiver)[0].starts_with("of \"pump\", which has gone since: 4800 of 5000"));
+    assert!(next(&historian, false, &others)[0].ends_with("tidegate why pump"));
+    let mut others = Neighbours::of_gone(&pump);
+    others.note(&historian);
+    let step = remedy::for_stranger(&pump, 2000.0, &others).map(|proposal| proposal.text).unwrap_or_default();
+    assert!(step.contains("tidegate limits set pump rate=1231/s"), "{step}");
 }
 
 /// What is taken of somebody who is not read is no measure of what it sends.

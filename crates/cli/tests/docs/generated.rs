@@ -54,7 +54,8 @@ fn metrics() -> String {
     tidegate(&["init", "--tls", "--folder", &path("made")]);
     let example = std::fs::read_to_string(root().join("examples/sosa.toml")).expect("an example");
     let bridge = "[[bridge]]\nname = \"hub\"\naddress = [\"127.0.0.1:9\"]\n[[bridge.topic]]\nfilter = \"#\"\ndirection = \"out\"\n";
-    let sink = "[[sink]]\nname = \"log\"\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n[[sink.topic]]\nfilter = \"#\"\n";
+    let sink =
+        "[[sink]]\nname = \"log\"\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n[[sink.topic]]\nfilter = \"#\"\n";
     std::fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}{sink}")).expect("a configuration");
     let example = path("tidegate.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));

@@ -29,6 +29,8 @@ pub struct ReceiverReport {
     pub lost_of_late: u64,
     /// The same, a second.
     pub loss_rate: f64,
+    /// Messages a second that it takes, by the bytes of the last second and its mean message; 0 unless it loses.
+    pub takes: f64,
     /// The part of its queue that is used, by messages or bytes.
     pub fill: f64,
     /// Whether it loses messages now: the last one within ten seconds.
@@ -70,7 +72,8 @@ impl ReceiverReport {
         let flow = |(origin, lost)| CrowdingFlow { origin, lost, waiting: 0 };
         let known = by.into_iter().filter(|(origin, _)| *origin != 0);
         let crowding = known.take(CROWDING_SHOWN_MAX).map(flow).collect();
-        Self { lost_of_late, loss_rate, fill, is_losing, is_slow, crowding }
+        let takes = connection.map_or(0.0, |connection| taken_by(connection, now));
+        Self { lost_of_late, loss_rate, takes, fill, is_losing, is_slow, crowding }
     }
 
     /// Adds whose messages wait.
@@ -85,4 +88,11 @@ impl ReceiverReport {
         self.crowding.sort_by_key(|flow| core::cmp::Reverse((flow.lost, flow.waiting)));
         self.crowding.truncate(CROWDING_SHOWN_MAX);
     }
+}
+
+/// Messages a second that a connection takes.
+fn taken_by(connection: &Connection, now: Timestamp) -> f64 {
+    let traffic = &connection.traffic;
+    let bytes_each = traffic.bytes_sent as f64 / traffic.delivered.max(1) as f64;
+    f64::from(connection.drain().sustained(now)) / bytes_each.max(1.0)
 }

@@ -40,13 +40,24 @@ struct World {
     /// Units of work a second.
     capacity: f64,
     credit: f64,
+    reader: Option<SlowReader>,
 }
+
+/// One that has subscribed to everything and takes so many bytes a second.
+struct SlowReader {
+    conn: ConnId,
+    rate: f64,
+    credit: f64,
+}
+
+/// What a message is on the wire: two bytes, a topic of one letter, and one letter.
+const BYTES_EACH: f64 = 6.0;
 
 impl World {
     fn new(settings: Settings) -> Self {
         let shard = Shard::new(0, 1, Arc::new(settings), Arc::new(Open), 7);
         let now = Timestamp::from_secs_f64(1000.0);
-        Self { shard, order: ReadOrder::default(), now, senders: Vec::new(), capacity: 1e6, credit: 0.0 }
+        Self { shard, order: ReadOrder::default(), now, senders: Vec::new(), capacity: 1e6, credit: 0.0, reader: None }
     }
 
     /// Each from a network of its own.
@@ -70,6 +81,16 @@ impl World {
             Sender { conn, version, qos, rate, due: 0.0, sent: 0, unread, dry_at, is_paused: false, place: None };
         self.senders.push(sender);
         self.senders.len() - 1
+    }
+
+    /// A receiver that takes so many messages a second.
+    fn attend(&mut self, client_id: &str, takes: f64) {
+        let index = self.join(client_id, Version::V311, 0, 0.0);
+        let conn = self.senders[index].conn;
+        let subscribe = [0x82, 6, 0, 1, 0, 1, b'#', 0];
+        let portion = Portion { since: self.now, dry_at: self.now, units: u32::MAX };
+        self.shard.handle_portion(conn, &subscribe, &portion, self.now);
+        self.reader = Some(SlowReader { conn, rate: takes * BYTES_EACH, credit: 0.0 });
     }
 
     fn live(&mut self, secs: u32) {
@@ -127,9 +148,21 @@ impl World {
 
     /// Clients take their answers.
     fn swallow(&mut self) {
+        let slow = self.reader.as_ref().map(|reader| reader.conn);
         while let Some(conn) = self.shard.poll_write() {
-            let waiting = self.shard.outbox(conn).iter().map(|slice| slice.len()).sum();
-            self.shard.handle_written(conn, waiting, self.now);
+            if Some(conn) != slow {
+                let waiting = self.shard.outbox(conn).iter().map(|slice| slice.len()).sum();
+                self.shard.handle_written(conn, waiting, self.now);
+            }
+        }
+        if let Some(reader) = &mut self.reader {
+            let waiting: usize = self.shard.outbox(reader.conn).iter().map(|slice| slice.len()).sum();
+            reader.credit = (reader.credit + reader.rate * TICK.as_secs_f64()).min(reader.rate);
+            let taken = waiting.min(reader.credit as usize);
+            reader.credit -= taken as f64;
+            if waiting > 0 {
+                self.shard.handle_written(reader.conn, taken, self.now);
+            }
         }
         while self.shard.poll_event().is_some() {}
     }
@@ -140,9 +173,13 @@ impl World {
 
     /// Types the command of the first proposal.
     fn apply_proposal(&mut self, client_id: &str, is_limited: bool) -> String {
-        let step = next(&self.report(client_id), is_limited, &Neighbours::default()).swap_remove(0).text;
+        let report = self.report(client_id);
+        let mut others = Neighbours::of(&report);
+        self.shard.clients(0, self.now).0.iter().for_each(|other| others.note(other));
+        let step = next(&report, is_limited, &others).swap_remove(0).text;
         let (_, command) = step.split_once("tidegate limits set ").unwrap_or_else(|| panic!("no command: {step}"));
-        let (id, setting) = command.split_once(' ').unwrap();
+        let mut words = command.split(' ');
+        let (id, setting) = (words.next().unwrap(), words.next().unwrap());
         let (setting, rate) = setting.split_once('=').unwrap();
         let (whom, rate) = (Whom::Client(id.into()), parse_rate(rate));
         assert!(rate.is_some(), "{command}");
@@ -261,4 +298,37 @@ fn a_client_that_was_paused_for_long_is_proposed_more_than_is_usual_for_it_and_r
         world.senders[sender].unread.clear();
         world.recovers("plc", sender, &format!("QoS {qos}: {command}"));
     }
+}
+
+/// Half of what it sends would be too much for one that takes a tenth.
+#[test]
+fn a_stranger_that_drowns_a_receiver_is_proposed_what_that_one_takes_and_nothing_is_lost_any_more() {
+    for (sends, takes) in [(2000.0, 200.0), (2000.0, 1600.0), (20_000.0, 100.0)] {
+        let mut world = World::new(Settings::default());
+        world.attend("historian", takes);
+        world.join("flood", Version::V311, 0, sends);
+        world.live(40);
+        assert!(world.report("historian").receiver.is_losing, "{sends}/s into {takes}/s");
+        let command = world.apply_proposal("flood", false);
+        let proposed: f64 = command.split(['=', '/']).nth(1).unwrap().parse().unwrap();
+        assert!((0.5 * takes..=takes).contains(&proposed), "{sends}/s into {takes}/s: {command}");
+        world.live(5);
+        let lost = |world: &World| world.report("historian").ledger.lost(Loss::QueueFull);
+        let before = lost(&world);
+        world.live(30);
+        assert_eq!(lost(&world), before, "{sends}/s into {takes}/s: {command}");
+    }
+}
+
+#[test]
+fn who_fills_the_queue_of_one_that_takes_nothing_is_not_to_be_slowed_for_it() {
+    let mut world = World::new(Settings::default());
+    world.attend("historian", 0.0);
+    world.join("pump", Version::V311, 0, 1000.0);
+    world.live(20);
+    let report = world.report("pump");
+    let mut others = Neighbours::of(&report);
+    world.shard.clients(0, world.now).0.iter().for_each(|other| others.note(other));
+    let step = next(&report, false, &others).swap_remove(0).text;
+    assert!(step.ends_with("tidegate why historian"), "{step}");
 }
