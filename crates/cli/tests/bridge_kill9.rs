@@ -39,8 +39,9 @@ fn here(folder: &Path, to: u16) -> Broker {
     Launch::at(folder).config(&config).arguments(["--log-level", "warn"]).start()
 }
 
+/// What gathers behind a narrow way comes at once when it is wide again: more than may wait for a client by default.
 fn there(folder: &Path) -> Broker {
-    Launch::at(folder).arguments(["--log-level", "warn"]).start()
+    Launch::at(folder).config("[limits]\nqueue_messages_max = 1000000\n").arguments(["--log-level", "warn"]).start()
 }
 
 /// A client on a socket, until its broker is gone or somebody has seen enough.
@@ -164,6 +165,7 @@ fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
         brokers[victim] = if victim == 0 { here(folders[0].path(), proxy.port) } else { there(folders[1].path()) };
         worsen(&proxy, &mut dice, brokers[1].port("mqtt"));
     }
+    clear(&proxy, brokers[1].port("mqtt"));
     finish(&mut clients, ports(&brokers));
     check(&clients, rounds);
 }
@@ -172,6 +174,13 @@ fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
 fn worsen(proxy: &Proxy, dice: &mut Dice, port: u16) {
     proxy.throttle((dice.below(3) == 0).then_some(50_000));
     proxy.lead_to(port, Duration::from_millis(if dice.below(3) == 0 { 1 + dice.below(5) } else { 0 }));
+}
+
+/// The way is plain again: what has gathered is to arrive in time.
+fn clear(proxy: &Proxy, port: u16) {
+    proxy.cut();
+    proxy.throttle(None);
+    proxy.lead_to(port, Duration::ZERO);
 }
 
 /// Debian's mosquitto, ended with the test. It keeps sessions over a connection, and not over a `kill -9`: it is not killed.
@@ -231,6 +240,7 @@ fn what_was_acknowledged_here_arrives_at_mosquitto_when_this_broker_is_killed_or
             site = here(folder.path(), proxy.port);
         }
     }
+    clear(&proxy, hub.port);
     finish(&mut clients, [site.port("mqtt"), hub.port]);
     check(&clients, rounds());
 }
@@ -242,9 +252,23 @@ fn finish(clients: &mut [Client], ports: [u16; 2]) {
     }
     let begun = Instant::now();
     while !is_complete(clients) {
-        assert!(begun.elapsed() < PATIENCE, "it does not come to rest");
+        assert!(begun.elapsed() < PATIENCE, "it does not come to rest: {}", missing(clients));
         live(clients, ports, 99, |_| std::thread::sleep(Duration::from_millis(300)));
     }
+}
+
+/// How many of each sender's acknowledged messages each receiver lacks.
+fn missing(clients: &[Client]) -> String {
+    let mut words = Vec::new();
+    for receiver in clients.iter().filter(|client| client.filter.is_some()) {
+        for sender in clients.iter().filter(|client| client.publishes.is_some()) {
+            let got: BTreeSet<u32> =
+                receiver.got.iter().filter(|(from, _)| *from == sender.id).map(|(_, number)| *number).collect();
+            let lacks = sender.acknowledged.difference(&got).count();
+            words.push(format!("{} lacks {lacks} of {} ({} done)", receiver.id, sender.id, sender.is_done()));
+        }
+    }
+    words.join(", ")
 }
 
 fn is_complete(clients: &[Client]) -> bool {
