@@ -2,7 +2,7 @@
 //! loses, a ban, and a gate that is off. And a bridge that is down.
 
 use serde_json::json;
-use tidegate_test_support::Launch;
+use tidegate_test_support::{Launch, tidegate};
 
 use crate::driver::Browser;
 use crate::flood::Flood;
@@ -44,9 +44,8 @@ fn two_flooders_a_loser_and_a_ban_are_named_on_the_first_page_and_the_badge_is_n
     let broker = launch().start();
     browser.go(&broker.admin());
     browser.until("document.querySelector('#level').classList.contains('good')");
-    let ban = "fetch('api/v1/bans', { method: 'POST', headers: { 'content-type': 'application/json' }, \
-               body: JSON.stringify({ client: 'pest', seconds: 3600, reason: 'test' }) }).then((it) => it.status)";
-    assert_eq!(browser.promised(ban, &json!([])), 200);
+    let ban = tidegate(&["ban", "add", "pest", "--for", "1h", "--admin", &broker.admin()]).output().expect("it runs");
+    assert!(ban.status.success());
     says(&browser, "\"pest\" is banned");
     browser.until("document.querySelector('#level').classList.contains('warn')");
     let floods = Flood::new().with_sensors(&broker, SENSORS).with_reader(&broker, "historian");
