@@ -19,7 +19,7 @@ Examples:
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
   tidegate lab replay trace.csv --set broker.order=fifo  what it would have done with a trace
   tidegate lab overload --clients 1000 --interval 10s --limit 120
-  tidegate lab real                                    on sockets: a broker, 200 KPs, loss, delay, a slow host
+  tidegate lab real                                    on sockets: a broker, 300 KPs, loss, delay, a slow host
   tidegate lab all --out book                          everything: may take an hour
   tidegate lab all --quick --out book                  everything at a glance
 

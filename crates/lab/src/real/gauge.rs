@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use super::plan::RealArgs;
 use super::room::Room;
 
-/// KPs that ask, one question at a time each: enough to keep the broker busy, too few to make it refuse.
-const ASKING: usize = 12;
+/// KPs that ask, one question at a time each: enough to keep a broker busy that runs in turns; it may send some of them away.
+const ASKING: usize = 40;
 /// Publishers that change things.
 const CHANGING: usize = 6;
 /// Changes of each of them.

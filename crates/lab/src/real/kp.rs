@@ -2,7 +2,7 @@
 //! learns and what it went through is noted, and nothing else is done here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_client::{
     ChangeSource, ClientEvent, Error, EventKind, Events, PacerConfig, PersistentQuery, ResultChange, Space,
@@ -13,6 +13,10 @@ use tokio::sync::watch;
 
 use super::air::{Door, Link};
 use super::copies::{Copies, Told};
+
+/// How soon, and how late, a KP that asks on comes back when it was sent away.
+const RETURN_MIN: Duration = Duration::from_millis(5);
+const RETURN_MAX: Duration = Duration::from_millis(500);
 
 /// When counts are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +163,13 @@ impl Kp {
                         answered += 1;
                         break;
                     }
-                    Some(EventKind::Refused { .. } | EventKind::Failed) | None => break,
+                    Some(EventKind::Refused { retry_after, .. }) => {
+                        // Who comes before its time is sent away again.
+                        let wait = retry_after.unwrap_or_default().clamp(RETURN_MIN, RETURN_MAX);
+                        tokio::time::sleep_until((Instant::now() + wait).min(until).into()).await;
+                        break;
+                    }
+                    Some(EventKind::Failed) | None => break,
                     Some(_) => {}
                 }
             }

@@ -12,7 +12,7 @@ use super::air::Door;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RealArgs {
     /// Knowledge processors, each with a link and a persistent query of its own
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub(super) kps: u32,
     /// Publishers, which change what the KPs watch
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
@@ -28,7 +28,7 @@ pub(crate) struct RealArgs {
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = delay)]
     pub(super) delay: Duration,
     /// The host is slowed until it can answer so many checks a second
-    #[arg(long, value_name = "N", default_value_t = 200.0, value_parser = capacity, conflicts_with = "slow")]
+    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = capacity, conflicts_with = "slow")]
     pub(super) capacity: f64,
     /// The host is this many times slower than it is
     #[arg(long, value_name = "TIMES", value_parser = slow)]
@@ -40,7 +40,7 @@ pub(crate) struct RealArgs {
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(super) interval: Option<Duration>,
     /// How often what a KP watches is changed, by second
-    #[arg(long, value_name = "RATE", default_value_t = 0.15, value_parser = rate)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.3, value_parser = rate)]
     pub(super) updates: f64,
     /// Seconds that are measured in each run
     #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = seconds)]
