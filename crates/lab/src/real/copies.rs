@@ -14,7 +14,7 @@ const LOST_MAX: usize = 1024;
 /// The items of all KPs.
 #[derive(Debug)]
 pub(super) struct Copies {
-    copies: Vec<ItemCopy>,
+    items: Vec<ItemCopy>,
     /// Measured from here on, until there.
     from: Option<Instant>,
     until: Option<Instant>,
@@ -55,8 +55,8 @@ pub(super) struct Freshness {
 
 impl Copies {
     pub(super) fn new(kps: usize) -> Self {
-        let copies = vec![ItemCopy::default(); kps];
-        Self { copies, from: None, until: None, stale_seconds: 0.0, found: SecondsHistogram::default(), updates: 0 }
+        let items = vec![ItemCopy::default(); kps];
+        Self { items, from: None, until: None, stale_seconds: 0.0, found: SecondsHistogram::default(), updates: 0 }
     }
 
     /// From now on it is measured.
@@ -66,7 +66,7 @@ impl Copies {
 
     /// No more.
     pub(super) fn stop(&mut self, now: Instant) {
-        for kp in 0..self.copies.len() {
+        for kp in 0..self.items.len() {
             self.count(kp, now);
         }
         self.until = Some(now);
@@ -80,7 +80,7 @@ impl Copies {
     pub(super) fn on_update(&mut self, kp: usize, version: u64, now: Instant) {
         self.updates += u64::from(self.is_measured());
         self.count(kp, now);
-        if let Some(copy) = self.copies.get_mut(kp) {
+        if let Some(copy) = self.items.get_mut(kp) {
             copy.truth = copy.truth.max(version);
             copy.settle(now);
         }
@@ -90,7 +90,7 @@ impl Copies {
     pub(super) fn on_known(&mut self, kp: usize, version: u64, told: Told, now: Instant) {
         self.count(kp, now);
         let is_measured = self.is_measured();
-        let Some(copy) = self.copies.get_mut(kp) else { return };
+        let Some(copy) = self.items.get_mut(kp) else { return };
         copy.known = copy.known.max(version);
         for lost in copy.lost.drain(..) {
             if is_measured && told == Told::Asked {
@@ -102,7 +102,7 @@ impl Copies {
 
     /// A notification to a KP was lost.
     pub(super) fn on_lost(&mut self, kp: usize, now: Instant) {
-        if let Some(copy) = self.copies.get_mut(kp).filter(|copy| copy.lost.len() < LOST_MAX) {
+        if let Some(copy) = self.items.get_mut(kp).filter(|copy| copy.lost.len() < LOST_MAX) {
             copy.lost.push(now);
         }
     }
@@ -110,14 +110,14 @@ impl Copies {
     /// Adds what there was of being out of date until now.
     fn count(&mut self, kp: usize, now: Instant) {
         let (Some(from), true) = (self.from, self.is_measured()) else { return };
-        let Some(since) = self.copies.get_mut(kp).and_then(|copy| copy.stale_since.as_mut()) else { return };
+        let Some(since) = self.items.get_mut(kp).and_then(|copy| copy.stale_since.as_mut()) else { return };
         self.stale_seconds += now.saturating_duration_since((*since).max(from)).as_secs_f64();
         *since = now;
     }
 
     pub(super) fn freshness(&self) -> Freshness {
         let seconds = self.from.zip(self.until).map_or(0.0, |(from, until)| (until - from).as_secs_f64());
-        let all = seconds * self.copies.len() as f64;
+        let all = seconds * self.items.len() as f64;
         Freshness {
             stale: if all > 0.0 { self.stale_seconds / all } else { 0.0 },
             found_after: (self.found.count() > 0).then(|| self.found.mean()),

@@ -27,7 +27,7 @@ pub(super) const USUAL_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) const FLOOD: u32 = 2000;
 pub(super) const FLOOD_INTERVAL: Duration = Duration::from_millis(4);
 /// The time between two messages of the rare one.
-pub(super) const RARE_INTERVAL: Duration = Duration::from_millis(1000);
+pub(super) const RARE_INTERVAL: Duration = Duration::from_secs(1);
 /// What the reader takes in a second.
 pub(super) const READER_BYTES: f64 = 1e6;
 /// What is still under way when the flood is over may come for so long.

@@ -50,6 +50,7 @@ impl Reader {
                 _ = &mut is_over => return self.latencies,
                 () = sleep_until(due.into()) => {}
             }
+            let began = Instant::now();
             let read = tokio::select! {
                 _ = &mut is_over => return self.latencies,
                 read = self.fill() => read,
@@ -57,8 +58,7 @@ impl Reader {
             let Some(bytes @ 1..) = read else { return self.latencies };
             self.take();
             // Who waits for bytes saves no time for later.
-            due = due.max(Instant::now() - Duration::from_millis(5))
-                + Duration::from_secs_f64(bytes as f64 / READER_BYTES);
+            due = due.max(began) + Duration::from_secs_f64(bytes as f64 / READER_BYTES);
         }
     }
 
