@@ -177,6 +177,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with verdicts")]
     fn yes(valid_for: Option<u64>) -> AuthorityVerdict {
         Ok(AuthorityGrant { user: "ann".into(), roles: Arc::default(), valid_for: valid_for.map(at) })
     }
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(memory.consult(&eve, at(102)), AuthorityStep::Known(AWAY), "and it is not asked");
         assert_eq!(memory.consult(&eve, at(103)), AuthorityStep::Ask, "one tries");
         assert_eq!(memory.consult(&eve, at(103)), AuthorityStep::Known(AWAY), "the others do not");
-        memory.on_failure(&eve, at(103));
+        assert_eq!(memory.on_failure(&eve, at(103)), AWAY);
         assert_eq!(memory.consult(&eve, at(104)), AuthorityStep::Known(AWAY), "twice as long");
         assert_eq!(memory.consult(&ann, at(601)), AuthorityStep::Ask);
         assert_eq!(memory.on_failure(&ann, at(601)), AWAY, "too long ago");
@@ -250,7 +251,7 @@ mod tests {
                     },
                 };
                 if verdict.is_ok() && !is_fresh {
-                    let age = said[usize::from(who)].map(|then| now - then);
+                    let age = said[usize::from(who)].map(|then| now.saturating_sub(then));
                     prop_assert!(age.is_some_and(|age| age <= TIMES.hold), "{:?}", age);
                 }
             }

@@ -41,7 +41,7 @@ pub(crate) enum AlarmKind {
 }
 
 impl AlarmKind {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Flooding,
         Self::Limited,
         Self::Losing,

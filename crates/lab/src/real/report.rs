@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tidegate_sim::experiment::{figure, with_interval};
 use tidegate_sim::report::VERSION;
-use tidegate_sim::report::svg::{Chart, CurveShape, Emphasis, Series, bars};
+use tidegate_sim::report::svg::{Bar, Chart, CurveShape, Emphasis, Series, bars};
 use tidegate_sim::statistics::Estimate;
 
 use super::Testbed;
@@ -166,7 +166,7 @@ impl Testbed<'_> {
             figures.push(("freshness.svg", self.freshness_figure()));
         }
         if !self.flooded.is_empty() {
-            let cases: Vec<(String, f64, f64)> = self.flooded.iter().flat_map(flood_bars).collect();
+            let cases: Vec<Bar> = self.flooded.iter().flat_map(flood_bars).collect();
             let title = "A flood of 20 MB: what of it crosses the network";
             figures
                 .push(("flood.svg", bars(title, "MB acknowledged by TCP", "tidegate lab real --only flood", &cases)));
@@ -254,9 +254,10 @@ fn flood_table(flooded: &[Flooded]) -> String {
     text
 }
 
-fn flood_bars(flooded: &Flooded) -> [(String, f64, f64); 2] {
+fn flood_bars(flooded: &Flooded) -> [Bar; 2] {
     let Flooded { setting, real, model } = flooded;
-    [(setting.name.to_owned(), real.acked / 1e6, 0.0), (format!("model: {}", setting.name), model.acked / 1e6, 0.0)]
+    let bar = |name: String, bytes: f64| Bar { name, mean: bytes / 1e6, ..Bar::default() };
+    [bar(setting.name.to_owned(), real.acked), bar(format!("model: {}", setting.name), model.acked)]
 }
 
 fn flood_json(flooded: &Flooded) -> Value {

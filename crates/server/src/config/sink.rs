@@ -273,13 +273,10 @@ fn set(draft: &mut SinkDraft, field: &str, value: &ConfigValue, folder: Option<&
 }
 
 fn kind(value: &ConfigValue) -> Result<String, String> {
-    let is_built = |kind: &str| match kind {
-        "postgres" => cfg!(feature = "postgres"),
-        "kafka" => cfg!(feature = "kafka"),
-        _ => true,
-    };
     match value.text() {
-        Some(kind @ ("webhook" | "influxdb" | "postgres" | "kafka")) if is_built(kind) => Ok(kind.to_owned()),
+        Some(kind @ ("webhook" | "influxdb")) => Ok(kind.to_owned()),
+        Some(kind @ "postgres") if cfg!(feature = "postgres") => Ok(kind.to_owned()),
+        Some(kind @ "kafka") if cfg!(feature = "kafka") => Ok(kind.to_owned()),
         Some(kind @ ("postgres" | "kafka")) => {
             Err(format!("this program was built without it; build it with  cargo build --release --features {kind}"))
         }

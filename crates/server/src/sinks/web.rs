@@ -71,9 +71,9 @@ impl WebReceiver {
         } else {
             None
         };
-        let mut life = [0; 6];
+        let mut life = [0; 8];
         SystemRandom::new().fill(&mut life).map_err(|_| anyhow::anyhow!("no random numbers"))?;
-        let life = life.iter().map(|byte| format!("{byte:02x}")).collect();
+        let life = format!("{:016x}", u64::from_be_bytes(life));
         let (sink, timeout) = (settings.name.clone(), settings.timeout);
         Ok(Self { sink, at, words, authorization, tls, timeout, connection: None, life })
     }
