@@ -33,6 +33,10 @@ const PURE: &[(&str, &[&str])] = &[
     ("bridge", &["tidegate-client", "tidegate-control", "tidegate-wire-mqtt"]),
     ("sink", &["serde_json", "tidegate-client", "tidegate-control", "tidegate-wire-mqtt"]),
     ("core", &["foldhash", "hashbrown", "libm", "siphasher", "tidegate-control", "tidegate-wire-mqtt"]),
+    (
+        "face-coap",
+        &["coap-lite", "foldhash", "hashbrown", "siphasher", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"],
+    ),
     ("face-mqtt", &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
 ];
 

@@ -22,6 +22,8 @@ pub(crate) struct Connection {
     pub(crate) face: Box<dyn Face>,
     /// There is a word to refuse a message with.
     pub(crate) hears_refusals: bool,
+    /// And a message of QoS 0, too.
+    pub(crate) hears_every_refusal: bool,
     /// Messages of it, at most, that wait for an answer.
     pub(crate) inbound_max: u16,
     pub(crate) since: Timestamp,
@@ -98,6 +100,7 @@ impl Connection {
             session,
             outbox: Outbox::new(face.packet_length()),
             hears_refusals: face.hears_refusals(),
+            hears_every_refusal: face.hears_every_refusal(),
             face,
             inbound_max,
             since: now,

@@ -39,6 +39,11 @@ pub trait Face: Any + Debug + Send {
     /// Whether an answer can say that a message was not taken, and carry hints. Who cannot be told is not read instead.
     fn hears_refusals(&self) -> bool;
 
+    /// The same of a message that nobody waits for an answer to (QoS 0): in some protocols every request has an answer.
+    fn hears_every_refusal(&self) -> bool {
+        false
+    }
+
     /// The protocol and its version, as people call it.
     fn protocol(&self) -> &'static str;
 
@@ -109,6 +114,8 @@ pub enum ClientAnswer<'a> {
     },
     /// The client asked for a sign of life.
     Alive,
+    /// Time has passed, or the driver wants to know: what the face has to say of itself, if anything.
+    Due,
     /// The connection ends; nothing comes after this.
     Goodbye(&'a Why),
 }
@@ -159,6 +166,12 @@ impl<'a> OutgoingPublication<'a> {
     #[inline]
     pub fn ids(&self) -> &'a [NonZeroU32] {
         self.ids.as_slice()
+    }
+
+    /// The time.
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// Seconds left to live, if it has a lifetime.

@@ -208,6 +208,10 @@ impl ShardState {
         }
     }
 
+    pub(crate) fn say_due(&mut self, conn: ConnId) {
+        self.send(conn, &ClientAnswer::Due);
+    }
+
     pub(crate) fn say_alive(&mut self, conn: ConnId) {
         self.send(conn, &ClientAnswer::Alive);
     }

@@ -257,6 +257,10 @@ impl ShardState {
         }
         let Some(conn) = conn else { return Ok(()) };
         match delivery {
+            Delivery::AtMostOnce if self.hears_every_refusal(conn) => {
+                self.reply(conn, &ClientAnswer::Rejected { delivery, reason }, Until::Now);
+                Ok(())
+            }
             Delivery::AtMostOnce if reason == ReasonCode::PayloadFormatInvalid => {
                 Err(Ending::protocol(reason, "payload is not UTF-8 as its format says"))
             }

@@ -201,6 +201,11 @@ impl Shard {
         self.state.say_alive(conn);
     }
 
+    /// The face of a connection has something to say of itself: a repetition, an answer of the protocol alone.
+    pub fn say_due(&mut self, conn: ConnId) {
+        self.state.say_due(conn);
+    }
+
     /// A client that is about to leave says how long its session is to outlive the connection.
     pub fn set_session_expiry(&mut self, conn: ConnId, expiry: Duration) -> Result<(), NotLasting> {
         self.state.set_session_expiry(conn, expiry)

@@ -43,6 +43,7 @@ pub(crate) fn write(link: &mut FaceLink, answer: &ClientAnswer<'_>, out: &mut Ve
             put(&UnsubAck { packet_id: number, properties: Properties::EMPTY, reasons }, peer, out);
         }
         ClientAnswer::Alive => put(&Packet::PingResp, peer, out),
+        ClientAnswer::Due => {}
         ClientAnswer::Welcome { is_resumed } => {
             if let Some(greeting) = link.greeting.take() {
                 // It fits: a client that would not accept it was not let in.

@@ -48,7 +48,7 @@ impl ShardState {
             return Err(self.give_up(arrival, cause, retry_after, now));
         }
         self.count_refused(arrival, cause);
-        if arrival.delivery == Delivery::AtMostOnce {
+        if arrival.delivery == Delivery::AtMostOnce && !self.hears_every_refusal(arrival.conn) {
             return Ok(Admission::Settled);
         }
         let interval = self.learned_interval(arrival.session);
@@ -108,6 +108,11 @@ impl ShardState {
     /// Whether there is a word to refuse a message of this client with.
     pub(crate) fn hears_refusals(&self, conn: ConnId) -> bool {
         self.connection(conn).is_none_or(|connection| connection.hears_refusals)
+    }
+
+    /// Whether there is one also for a message that nobody waits for an answer to.
+    pub(crate) fn hears_every_refusal(&self, conn: ConnId) -> bool {
+        self.connection(conn).is_some_and(|connection| connection.hears_every_refusal)
     }
 }
 

@@ -4,6 +4,7 @@
 //! later from the last topic it saw, whatever was added, replaced or removed since.
 
 mod page;
+mod read;
 mod walk;
 
 use alloc::boxed::Box;
@@ -20,6 +21,7 @@ use crate::between::Address;
 use crate::limits::{EMPTIED_BYTES_MAX, RETAINED_SWEEP_MAX};
 use crate::message::Message;
 pub use page::RetainedReport;
+pub use read::RetainedState;
 pub(crate) use walk::Walk;
 use walk::{Key, WalkVerdict, write_key};
 

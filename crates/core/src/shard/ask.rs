@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use foldhash::quality::FixedState;
 use tidegate_control::Timestamp;
 use tidegate_control::pressure::Level;
-use tidegate_wire_mqtt::Limits;
+use tidegate_wire_mqtt::{Limits, ReasonCode};
 
 use super::{ConnId, Shard};
 use crate::event::Imbalance;
@@ -15,7 +15,7 @@ use crate::measures::Measures;
 use crate::persist::SavedRhythm;
 use crate::recording::RecordedArrivals;
 use crate::report::{ClientDetail, ClientReport};
-use crate::retained::RetainedReport;
+use crate::retained::{RetainedReport, RetainedState};
 use crate::sample::TopicsReport;
 use crate::settings::{Rate, Settings};
 
@@ -121,6 +121,17 @@ impl Shard {
         now: Timestamp,
     ) -> (Vec<RetainedReport>, Option<Vec<u8>>) {
         self.state.retained(filter, from, now)
+    }
+
+    /// The retained message of a topic, as this client may read it: none if there is none. The rules are those of a
+    /// subscription to it.
+    pub fn read_retained(
+        &mut self,
+        conn: ConnId,
+        topic: &str,
+        now: Timestamp,
+    ) -> Result<Option<RetainedState>, ReasonCode> {
+        self.state.read_retained(conn, topic, now)
     }
 
     /// What was published to of late.

@@ -1,0 +1,115 @@
+//! Confirmable messages of ours: sent again until they are acknowledged, or given up (RFC 7252, section 4.2).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+
+use crate::chance::Chance;
+use crate::frame;
+use crate::limits::CONFIRMABLES_MAX;
+use crate::message::Token;
+use crate::rto::RtoEstimator;
+
+/// All of one address.
+#[derive(Debug)]
+pub(crate) struct Confirmables {
+    messages: Vec<Confirmable>,
+    rto: RtoEstimator,
+    /// How often something was sent again.
+    pub(crate) repetitions: u64,
+    /// What nobody acknowledged.
+    pub(crate) given_up: u64,
+}
+
+#[derive(Debug)]
+struct Confirmable {
+    message: u16,
+    /// The observation that it belongs to.
+    observer: Option<Token>,
+    bytes: Box<[u8]>,
+    sent_at: Timestamp,
+    repetitions: u8,
+    wait: Duration,
+    due: Timestamp,
+}
+
+impl Confirmables {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self { messages: Vec::new(), rto: RtoEstimator::new(now), repetitions: 0, given_up: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// The usual time there and back.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.rto.round_trip()
+    }
+
+    /// A message was sent for the first time. One too many makes the oldest go, as if nobody had acknowledged it.
+    pub(crate) fn push(
+        &mut self,
+        message: u16,
+        observer: Option<Token>,
+        bytes: &[u8],
+        chance: &mut Chance,
+        now: Timestamp,
+    ) {
+        if self.messages.len() >= CONFIRMABLES_MAX {
+            self.messages.remove(0);
+            self.given_up += 1;
+        }
+        let wait = chance.stretch(self.rto.first(now));
+        let (bytes, due) = (bytes.into(), now + wait);
+        self.messages.push(Confirmable { message, observer, bytes, sent_at: now, repetitions: 0, wait, due });
+    }
+
+    /// A message came there. False: none of ours that was waited for.
+    pub(crate) fn acknowledge(&mut self, message: u16, now: Timestamp) -> bool {
+        let Some(at) = self.messages.iter().position(|known| known.message == message) else { return false };
+        let known = self.messages.remove(at);
+        self.rto.on_acknowledged(now.since(known.sent_at), known.repetitions, now);
+        true
+    }
+
+    /// A message means nothing there; the observation that it belongs to, if any.
+    pub(crate) fn reset(&mut self, message: u16, now: Timestamp) -> Option<Token> {
+        let at = self.messages.iter().position(|known| known.message == message)?;
+        let known = self.messages.remove(at);
+        self.rto.on_acknowledged(now.since(known.sent_at), known.repetitions, now);
+        known.observer
+    }
+
+    /// Forgets what belongs to an observation that ended.
+    pub(crate) fn forget(&mut self, observer: Token) {
+        self.messages.retain(|known| known.observer != Some(observer));
+    }
+
+    /// Whether a notification is on its way that is not acknowledged yet.
+    pub(crate) fn has_notification(&self) -> bool {
+        self.messages.iter().any(|known| known.observer.is_some())
+    }
+
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        self.messages.iter().map(|known| known.due).min()
+    }
+
+    /// Sends again what is due. True: somebody does not answer any more.
+    pub(crate) fn repeat(&mut self, out: &mut Vec<u8>, now: Timestamp) -> bool {
+        let before = self.messages.len();
+        self.messages.retain(|known| known.due > now || !RtoEstimator::is_over(known.repetitions));
+        let given_up = before - self.messages.len();
+        self.given_up += given_up as u64;
+        for known in self.messages.iter_mut().filter(|known| known.due <= now) {
+            known.repetitions += 1;
+            known.wait = RtoEstimator::next(known.wait);
+            known.due = now + known.wait;
+            self.repetitions += 1;
+            frame::put_datagram(&known.bytes, out);
+        }
+        given_up > 0
+    }
+}

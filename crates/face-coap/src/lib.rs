@@ -1,0 +1,22 @@
+#![no_std]
+#![doc = include_str!("../README.md")]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod block;
+mod chance;
+mod confirm;
+mod content;
+mod echo;
+mod endpoint;
+mod frame;
+mod limits;
+mod link;
+mod message;
+mod observe;
+mod request;
+mod rto;
+
+pub use endpoint::{Admission, CoapEndpoint, CoapStats, NotAdmitted};

@@ -1,0 +1,300 @@
+//! Who observes at one address (RFC 7641), and what waits to be told: of each topic the newest state only, so that a slow
+//! observer is behind by one state and never by many.
+//!
+//! One confirmable notification is on its way at most. Between them there are some that nobody confirms, one in each round trip:
+//! before the first round trip is known there are none of these.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, Hasher};
+use core::num::NonZeroU32;
+
+use foldhash::fast::FixedState;
+use tidegate_control::Timestamp;
+use tidegate_core::{Charge, Kind, Memory};
+
+use crate::confirm::Confirmables;
+use crate::limits::{
+    OBSERVERS_MAX, UNCONFIRMED_MAX, UNCONFIRMED_TIME, WAITING_MAX, WIDE_BLOCK_EXPONENT, WIDE_TOPIC_BYTES_MAX,
+};
+use crate::message::{Answer, Block, MessageKind, Token, code, write};
+
+/// All observations of one address.
+#[derive(Debug)]
+pub(crate) struct Observations {
+    observers: Vec<Observer>,
+    waiting: VecDeque<WaitingState>,
+    /// The last body that was too large for a datagram, for whoever asks for the rest of it.
+    large: Option<WaitingState>,
+    last_id: u32,
+    sequence: u32,
+    /// The answer to a request comes before any notification of it.
+    is_held: bool,
+    unconfirmed: u8,
+    confirmed_at: Timestamp,
+    next_at: Timestamp,
+    /// The last notifications, by their message: one that nobody confirms may be reset, too.
+    recent: VecDeque<(u16, Token)>,
+    /// States that gave way to newer ones.
+    pub(crate) conflated: u64,
+    /// States for which there was no room.
+    pub(crate) dropped: u64,
+}
+
+#[derive(Debug)]
+struct Observer {
+    token: Token,
+    filter: Box<str>,
+    id: NonZeroU32,
+    /// Notifications have to say which topic they are about.
+    is_wide: bool,
+}
+
+#[derive(Debug)]
+struct WaitingState {
+    token: Token,
+    topic: Box<str>,
+    payload: Box<[u8]>,
+    format: Option<u16>,
+    max_age: Option<u32>,
+    is_wide: bool,
+}
+
+impl WaitingState {
+    fn bytes(&self) -> usize {
+        self.topic.len() + self.payload.len()
+    }
+}
+
+/// What became of the wish to observe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registration {
+    /// Nobody here observed that before: it has to be subscribed to, by this identifier.
+    First(NonZeroU32),
+    /// Somebody here does already.
+    Joined,
+    /// There are too many.
+    Full,
+}
+
+/// A notification that may be sent now.
+#[derive(Debug)]
+pub(crate) struct ReadyNotification {
+    pub(crate) token: Token,
+    pub(crate) is_confirmable: bool,
+    bytes: NotificationBytes,
+}
+
+#[derive(Debug)]
+struct NotificationBytes {
+    sequence: u32,
+    state: WaitingState,
+}
+
+impl ReadyNotification {
+    pub(crate) fn write(&self, kind: MessageKind, message: u16) -> Vec<u8> {
+        let NotificationBytes { sequence, state } = &self.bytes;
+        let answer = Answer {
+            observe: Some(*sequence),
+            etag: Some(etag_of(&state.payload)),
+            location: state.is_wide.then_some(&*state.topic),
+            content_format: state.format,
+            max_age: state.max_age,
+            payload: &state.payload,
+            ..Answer::new(code::CONTENT)
+        };
+        let first = state.is_wide.then_some(Block { number: 0, has_more: false, exponent: WIDE_BLOCK_EXPONENT });
+        answer.cut(first).map_or_else(Vec::new, |answer| write(kind, message, self.token, &answer))
+    }
+}
+
+/// A short name of a state.
+pub(crate) fn etag_of(payload: &[u8]) -> u32 {
+    let mut hasher = FixedState::with_seed(0).build_hasher();
+    hasher.write(payload);
+    hasher.finish() as u32
+}
+
+impl Observations {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self {
+            observers: Vec::new(),
+            waiting: VecDeque::new(),
+            large: None,
+            last_id: 0,
+            sequence: 1,
+            is_held: false,
+            unconfirmed: 0,
+            confirmed_at: now,
+            next_at: now,
+            recent: VecDeque::new(),
+            conflated: 0,
+            dropped: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.observers.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.observers.len()
+    }
+
+    /// Nothing is told until a request is answered.
+    pub(crate) fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// It is.
+    pub(crate) fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// The number of the next notification: 24 bits (RFC 7641, section 3.4).
+    pub(crate) fn next_sequence(&mut self) -> u32 {
+        self.sequence = (self.sequence + 1) & 0xff_ffff;
+        self.sequence
+    }
+
+    /// Somebody wants to observe. The same token again is the same observation.
+    pub(crate) fn register(&mut self, token: Token, filter: &str, is_wide: bool) -> Registration {
+        if self.observers.iter().any(|known| known.token == token && &*known.filter == filter) {
+            return Registration::Joined;
+        }
+        if self.observers.len() >= OBSERVERS_MAX {
+            return Registration::Full;
+        }
+        let same = self.observers.iter().find(|known| &*known.filter == filter).map(|known| known.id);
+        let id = same.unwrap_or_else(|| {
+            self.last_id = self.last_id % 0xfff_ffff + 1;
+            NonZeroU32::new(self.last_id).unwrap_or(NonZeroU32::MIN)
+        });
+        self.observers.push(Observer { token, filter: filter.into(), id, is_wide });
+        if same.is_some() { Registration::Joined } else { Registration::First(id) }
+    }
+
+    /// The filter that a token observes.
+    pub(crate) fn filter_of(&self, token: Token) -> Option<&str> {
+        self.observers.iter().find(|known| known.token == token).map(|known| &*known.filter)
+    }
+
+    /// Ends an observation; its filter, if nobody else here observes that.
+    pub(crate) fn remove(&mut self, token: Token, charge: &mut Charge) -> Option<Box<str>> {
+        let at = self.observers.iter().position(|known| known.token == token)?;
+        let gone = self.observers.swap_remove(at);
+        self.waiting.retain(|state| {
+            let stays = state.token != token;
+            if !stays {
+                charge.change(0, state.bytes());
+            }
+            stays
+        });
+        self.observers.iter().all(|known| known.filter != gone.filter).then_some(gone.filter)
+    }
+
+    /// Ends all of them; who they were.
+    pub(crate) fn take_tokens(&mut self) -> Vec<Token> {
+        core::mem::take(&mut self.observers).into_iter().map(|known| known.token).collect()
+    }
+
+    /// The observation that a message belonged to.
+    pub(crate) fn observer_of(&self, message: u16) -> Option<Token> {
+        self.recent.iter().find(|(known, _)| *known == message).map(|(_, token)| *token)
+    }
+
+    pub(crate) fn note_sent(&mut self, message: u16, token: Token) {
+        const RECENT_MAX: usize = 8;
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((message, token));
+    }
+
+    /// A state for those who observe by these identifiers.
+    pub(crate) fn offer(
+        &mut self,
+        ids: &[NonZeroU32],
+        (topic, payload, format, max_age): (&str, &[u8], Option<u16>, Option<u32>),
+        memory: &Memory,
+        charge: &mut Charge,
+    ) {
+        for observer in self.observers.iter().filter(|observer| ids.contains(&observer.id)) {
+            let (token, is_wide) = (observer.token, observer.is_wide);
+            if is_wide && topic.len() > WIDE_TOPIC_BYTES_MAX {
+                self.dropped += 1;
+                continue;
+            }
+            let state = WaitingState { token, topic: topic.into(), payload: payload.into(), format, max_age, is_wide };
+            let older = self.waiting.iter_mut().find(|known| known.token == token && &*known.topic == topic);
+            if let Some(older) = older {
+                charge.change(state.bytes(), older.bytes());
+                *older = state;
+                self.conflated += 1;
+                continue;
+            }
+            if !memory.has_room(Kind::Passing, state.bytes()) {
+                self.dropped += 1;
+                continue;
+            }
+            if self.waiting.len() >= WAITING_MAX
+                && let Some(oldest) = self.waiting.pop_front()
+            {
+                charge.change(0, oldest.bytes());
+                self.dropped += 1;
+            }
+            charge.change(state.bytes(), 0);
+            self.waiting.push_back(state);
+        }
+    }
+
+    /// The next notification, if one may be sent now.
+    pub(crate) fn next(
+        &mut self,
+        confirmables: &Confirmables,
+        charge: &mut Charge,
+        now: Timestamp,
+    ) -> Option<ReadyNotification> {
+        if self.waiting.is_empty() || self.is_held || confirmables.has_notification() || now < self.next_at {
+            return None;
+        }
+        let state = self.waiting.pop_front()?;
+        charge.change(0, state.bytes());
+        self.keep_large(&state, charge);
+        let is_due = self.unconfirmed >= UNCONFIRMED_MAX || now.since(self.confirmed_at) >= UNCONFIRMED_TIME;
+        let round_trip = confirmables.round_trip().filter(|_| !is_due);
+        match round_trip {
+            Some(time) => {
+                self.unconfirmed += 1;
+                self.next_at = now + time;
+            }
+            None => (self.unconfirmed, self.confirmed_at) = (0, now),
+        }
+        let sequence = self.next_sequence();
+        let (token, is_confirmable) = (state.token, round_trip.is_none());
+        Some(ReadyNotification { token, is_confirmable, bytes: NotificationBytes { sequence, state } })
+    }
+
+    fn keep_large(&mut self, state: &WaitingState, charge: &mut Charge) {
+        if state.payload.len() <= 1 << (WIDE_BLOCK_EXPONENT + 4) {
+            return;
+        }
+        let (topic, payload) = (state.topic.clone(), state.payload.clone());
+        let copy = WaitingState { topic, payload, ..*state };
+        let before = self.large.as_ref().map_or(0, WaitingState::bytes);
+        charge.change(copy.bytes(), before);
+        self.large = Some(copy);
+    }
+
+    /// The body of a topic whose first block was a notification, with its format.
+    pub(crate) fn large_of(&self, topic: &str) -> Option<(&[u8], Option<u16>)> {
+        let large = self.large.as_ref().filter(|large| &*large.topic == topic)?;
+        Some((&large.payload, large.format))
+    }
+
+    /// When the next notification may be sent without anything else happening.
+    pub(crate) fn due(&self, confirmables: &Confirmables) -> Option<Timestamp> {
+        (!self.waiting.is_empty() && !confirmables.has_notification()).then_some(self.next_at)
+    }
+}
