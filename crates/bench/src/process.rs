@@ -275,8 +275,10 @@ fn start_tidegate(
     prepare(&folder.path().join(DATA).join(STORE)).context("its store cannot be prepared")?;
     let mut arguments: Vec<String> =
         ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA].map(Into::into).into();
-    arguments
-        .extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "warn"].map(Into::into));
+    arguments.extend(
+        ["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--coap", "off", "--log-level", "warn"]
+            .map(Into::into),
+    );
     if let Some(shards) = shards {
         arguments.extend(["--shards".to_owned(), shards.to_string()]);
     }
@@ -310,7 +312,18 @@ pub(super) fn start_site(source: &BrokerSource, to: u16, wish: &BrokerNeeds, sto
     );
     std::fs::write(folder.path().join("site.toml"), bridge)?;
     let mut arguments = vec!["serve", "-c", "site.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
-    arguments.extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "warn"]);
+    arguments.extend([
+        "--admin",
+        "127.0.0.1:0",
+        "--http",
+        "off",
+        "--ssap",
+        "off",
+        "--coap",
+        "off",
+        "--log-level",
+        "warn",
+    ]);
     start_own(folder, &arguments)
 }
 
@@ -374,7 +387,18 @@ fn door_in(line: &str, name: &str) -> Option<SocketAddr> {
 /// This binary with its smart space, in memory as long as it lives: what is measured is its front desk, not the disk.
 pub(super) fn start_space(settings: &[&str]) -> Result<RunningBroker> {
     let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
-    arguments.extend(["--admin", "off", "--http", "127.0.0.1:0", "--ssap", "off", "--log-level", "warn"]);
+    arguments.extend([
+        "--admin",
+        "off",
+        "--http",
+        "127.0.0.1:0",
+        "--ssap",
+        "off",
+        "--coap",
+        "off",
+        "--log-level",
+        "warn",
+    ]);
     arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     start_own(folder()?, &arguments)
 }

@@ -99,6 +99,8 @@ pub enum ListenerKind {
     Ws,
     /// MQTT over secure WebSocket at `/mqtt`.
     Wss,
+    /// CoAP over UDP; one at most.
+    Coap,
 }
 
 impl ListenerKind {
@@ -109,6 +111,7 @@ impl ListenerKind {
             Self::Mqtts => "mqtts",
             Self::Ws => "ws",
             Self::Wss => "wss",
+            Self::Coap => "coap",
         }
     }
 

@@ -1,6 +1,10 @@
 //! Numbers of what runs beside the broker in the same process, so that `$SYS` and metrics show one picture.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Mutex;
+
+use tidegate_face_coap::CoapStats;
 
 use crate::handle::Handle;
 use crate::inbox::lock;
@@ -22,9 +26,12 @@ pub struct ExtraMetric {
 /// Says what the numbers are now. Called on threads of the broker: it must not wait.
 pub type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 
-/// The source, once there is one.
+/// The source, once there is one, and what the door of CoAP has counted, by shard.
 #[derive(Default)]
-pub(crate) struct ExtraMetrics(std::sync::Mutex<Option<Source>>);
+pub(crate) struct ExtraMetrics {
+    source: Mutex<Option<Source>>,
+    coap: Mutex<BTreeMap<usize, CoapStats>>,
+}
 
 impl fmt::Debug for ExtraMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,8 +41,48 @@ impl fmt::Debug for ExtraMetrics {
 
 impl ExtraMetrics {
     pub(crate) fn all(&self) -> Vec<ExtraMetric> {
-        lock(&self.0).as_ref().map(|source| source()).unwrap_or_default()
+        let mut all = lock(&self.source).as_ref().map(|source| source()).unwrap_or_default();
+        all.extend(coap_metrics(lock(&self.coap).values()));
+        all
     }
+
+    /// What a shard's door of CoAP has counted by now.
+    pub(crate) fn show_coap(&self, shard: usize, stats: CoapStats) {
+        lock(&self.coap).insert(shard, stats);
+    }
+}
+
+/// The numbers of all shards together; none without such a door.
+fn coap_metrics<'a>(shards: impl ExactSizeIterator<Item = &'a CoapStats> + Clone) -> Vec<ExtraMetric> {
+    if shards.len() == 0 {
+        return Vec::new();
+    }
+    let sum = |field: fn(&CoapStats) -> u64| shards.clone().map(field).sum();
+    let events: [(&'static str, u64); 11] = [
+        ("received", sum(|stats| stats.datagrams)),
+        ("malformed", sum(|stats| stats.malformed)),
+        ("stray", sum(|stats| stats.stray)),
+        ("repeated", sum(|stats| stats.repeated)),
+        ("challenged", sum(|stats| stats.challenged)),
+        ("unanswered", sum(|stats| stats.unanswered)),
+        ("refused", sum(|stats| stats.refused)),
+        ("retransmitted", sum(|stats| stats.retransmitted)),
+        ("given_up", sum(|stats| stats.given_up)),
+        ("conflated", sum(|stats| stats.conflated)),
+        ("dropped", sum(|stats| stats.dropped)),
+    ];
+    let mut metrics: Vec<ExtraMetric> = Vec::new();
+    metrics.extend(events.map(|(event, value)| ExtraMetric {
+        family: "coap_datagrams",
+        help: "Datagrams of CoAP, and states of observers, by what became of them.",
+        is_counter: true,
+        labels: vec![("event", event)],
+        value,
+    }));
+    let gauge = |family, help, value| ExtraMetric { family, help, is_counter: false, labels: Vec::new(), value };
+    metrics.push(gauge("coap_peers", "Addresses that CoAP is spoken with now.", sum(|stats| stats.peers)));
+    metrics.push(gauge("coap_observers", "Observations over CoAP that there are now.", sum(|stats| stats.observers)));
+    metrics
 }
 
 impl ExtraMetric {
@@ -53,7 +100,7 @@ impl ExtraMetric {
 impl Handle {
     /// Shows these numbers with the broker's own, from now on.
     pub fn show_extra_metrics(&self, source: Source) {
-        *lock(&self.shared().extra_metrics.0) = Some(source);
+        *lock(&self.shared().extra_metrics.source) = Some(source);
     }
 
     /// The numbers of now.

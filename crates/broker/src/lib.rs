@@ -83,7 +83,7 @@ pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
 use limits::{SHARDS_AUTO_MAX, SHARDS_MAX};
 pub use listener::ListenerReport;
-use listener::OpenListener;
+use listener::{BoundListener, OpenListener};
 pub use listener_names::listener_name;
 pub use operator::OperatorSetting;
 use password::Questions;
@@ -132,10 +132,15 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
-        let open: io::Result<Vec<_>> = config.listeners.iter().map(OpenListener::open).collect();
-        let mut open: Vec<AcceptingListener> =
-            open?.into_iter().map(|(listener, socket)| AcceptingListener { listener, socket, try_at: None }).collect();
-        let listeners = open.iter().map(|open| Arc::clone(&open.listener)).collect();
+        let bound: io::Result<Vec<_>> = config.listeners.iter().map(OpenListener::open).collect();
+        let (mut listeners, mut open, mut datagrams) = (Vec::new(), Vec::new(), None);
+        for (listener, socket) in bound? {
+            listeners.push(Arc::clone(&listener));
+            match socket {
+                BoundListener::Streams(socket) => open.push(AcceptingListener { listener, socket, try_at: None }),
+                BoundListener::Datagrams(socket) => datagrams = Some((listener, Arc::new(socket))),
+            }
+        }
 
         let polls: io::Result<Vec<Poll>> = (0..shards(config.shards)).map(|_| Poll::new()).collect();
         let polls = polls?;
@@ -174,7 +179,10 @@ impl Broker {
             let (shared, rules) = (Arc::clone(&broker.shared), rules.clone());
             let shard = (shard, broker.shard_writer(index, first));
             // The first thread has all the listeners.
-            let shard = ShardThread::new(index, shared, rules, poll, core::mem::take(&mut open), shard)?;
+            let mut shard = ShardThread::new(index, shared, rules, poll, core::mem::take(&mut open), shard)?;
+            if let Some((listener, socket)) = &datagrams {
+                shard.open_coap(Arc::clone(listener), Arc::clone(socket))?;
+            }
             let builder = thread::Builder::new().name(format!("shard-{index}"));
             broker.threads.push(builder.spawn(move || {
                 let _vital = VitalThread::guard();

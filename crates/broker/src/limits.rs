@@ -197,3 +197,12 @@ const _: () = assert!(READ_BYTES_MAX <= SCRATCH_BYTES / 2, "what is left over mu
 const _: () = assert!(READ_BYTES_MAX <= TURN_READ_BYTES_MAX);
 const _: () = assert!(READ_BYTES_MIN <= READ_BYTES_MAX);
 const _: () = assert!(HTTP_HEAD_BYTES_MAX <= READ_BYTES_MAX);
+
+/// Bytes of datagrams that the system keeps for us between two turns.
+pub(crate) const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
+/// The longest datagram that is read whole: CoAP's are shorter, and a longer one is cut, and refused as malformed.
+pub(crate) const DATAGRAM_BYTES_MAX: usize = 2048;
+/// Datagrams that are read in one turn: sockets of others wait meanwhile.
+pub(crate) const DATAGRAMS_PER_TURN_MAX: usize = 64;
+/// Datagrams on their way from the thread that reads them to others.
+pub(crate) const DATAGRAMS_UNDER_WAY_MAX: usize = 1024;

@@ -2,7 +2,7 @@
 //! comes in there can change with a reload; where it is and what is spoken there cannot.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 
 use mio::net::TcpListener;
@@ -14,7 +14,7 @@ use crate::config::{Listener, ListenerKind};
 use crate::inbox::lock;
 #[cfg(target_os = "linux")]
 use crate::limits::UNSENT_MAX;
-use crate::limits::{BACKLOG, TCP_KEEPALIVE_IDLE, TLS_BUFFER_BYTES};
+use crate::limits::{BACKLOG, DATAGRAM_BUFFER_BYTES, TCP_KEEPALIVE_IDLE, TLS_BUFFER_BYTES};
 use crate::listener_counts::{ListenerCounts, ListenerRefusal};
 use crate::permit::{Permit, Permits};
 use crate::tls;
@@ -77,10 +77,17 @@ pub struct ListenerReport {
 
 impl OpenListener {
     /// Binds the listener that is configured.
-    pub(crate) fn open(listener: &Listener) -> io::Result<(Arc<Self>, TcpListener)> {
+    pub(crate) fn open(listener: &Listener) -> io::Result<(Arc<Self>, BoundListener)> {
         let tls = load_tls(listener)?;
-        let socket = bind(listener.bind).map_err(|error| name_it(listener, &error))?;
-        let address = socket.local_addr()?;
+        let (socket, address) = if listener.kind == ListenerKind::Coap {
+            let socket = bind_datagrams(listener.bind).map_err(|error| name_it(listener, &error))?;
+            let address = socket.local_addr()?;
+            (BoundListener::Datagrams(socket), address)
+        } else {
+            let socket = bind(listener.bind).map_err(|error| name_it(listener, &error))?;
+            let address = socket.local_addr()?;
+            (BoundListener::Streams(socket), address)
+        };
         let open = Self {
             kind: listener.kind,
             address,
@@ -185,6 +192,23 @@ fn name_it(listener: &Listener, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("listener {} at {}: {error}", listener.name, listener.bind))
 }
 
+/// What a listener listens with.
+#[derive(Debug)]
+pub(crate) enum BoundListener {
+    Streams(TcpListener),
+    Datagrams(UdpSocket),
+}
+
+/// A socket for datagrams, which never waits.
+fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    socket.set_nonblocking(true)?;
+    // Without it a burst is lost sooner, which datagrams may be.
+    let _ = socket.set_recv_buffer_size(DATAGRAM_BUFFER_BYTES);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
 /// A listening socket. On Linux accepted sockets inherit its options, which saves two system calls each.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -213,8 +237,8 @@ mod tests {
 
     #[test]
     fn errors_name_listener_and_address() {
-        let (_open, socket) = OpenListener::open(&listener(ListenerKind::Mqtt, "127.0.0.1:0")).unwrap();
-        let taken = socket.local_addr().unwrap().to_string();
+        let (open, _socket) = OpenListener::open(&listener(ListenerKind::Mqtt, "127.0.0.1:0")).unwrap();
+        let taken = open.address.to_string();
         let error = OpenListener::open(&listener(ListenerKind::Ws, &taken)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("listener ws at {taken}: ")), "{error}");
         let error = OpenListener::open(&listener(ListenerKind::Mqtts, "127.0.0.1:0")).unwrap_err().to_string();

@@ -41,6 +41,8 @@ pub(crate) struct SharedState {
     pub(crate) asking: Permits,
     /// Messages of maps on their way to shards.
     pub(crate) mapped: Permits,
+    /// Datagrams on their way to shards.
+    pub(crate) datagrams: Permits,
     /// Numbers of what runs in the same process.
     pub(crate) extra_metrics: ExtraMetrics,
     pub(crate) watch: LastWatch,
@@ -85,6 +87,7 @@ impl SharedState {
             handshakes,
             asking,
             mapped: Permits::default(),
+            datagrams: Permits::default(),
             bridges: Permits::default(),
             bridge_handshakes: Permits::default(),
             extra_metrics: ExtraMetrics::default(),

@@ -20,6 +20,7 @@ use crate::machine::memory_auto;
 use crate::operator::OperatorSetting;
 use crate::password::PasswordCheck;
 use crate::permit::Permit;
+use crate::shard_thread::ForwardedDatagram;
 use crate::tap::{OutgoingMapped, Tap};
 use crate::websocket::AllowedPages;
 
@@ -30,6 +31,8 @@ pub(crate) enum ThreadMessage {
     Arrival(Box<AcceptedSocket>),
     /// A client that has said who it is, for the shard that has its session.
     Handover(Box<Handover>),
+    /// A datagram, for the shard that has the session of its address.
+    Datagram(Box<ForwardedDatagram>),
     /// The answer of a password thread.
     Checked {
         /// What was asked, to be asked again if the rules have changed meanwhile.

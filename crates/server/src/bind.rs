@@ -5,10 +5,10 @@
 //! somebody could take the port, which costs only the better message.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
-use tidegate_broker::config::Listener;
+use tidegate_broker::config::{Listener, ListenerKind};
 
 use crate::config::{ConfigProblem, Problems};
 use crate::plan::is_block;
@@ -28,7 +28,10 @@ impl std::error::Error for CannotListen {}
 /// Tries every listener; all failures at once.
 pub fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
     let failed = |listener: &Listener| {
-        let error = TcpListener::bind(listener.bind).err()?;
+        let error = match listener.kind {
+            ListenerKind::Coap => UdpSocket::bind(listener.bind).err()?,
+            _ => TcpListener::bind(listener.bind).err()?,
+        };
         let elsewhere = is_block(listener).then(|| format!("change its address ([[listener]] {})", listener.name));
         let problem = explain(listener.name, listener.bind, &error);
         Some(if elsewhere.is_some() { problem.with_hint(elsewhere) } else { problem })
@@ -92,7 +95,6 @@ fn has_open(folder: &Path, target: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_broker::config::ListenerKind;
 
     #[test]
     fn f147_a_taken_port_names_listener_holder_and_flag() {

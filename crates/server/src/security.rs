@@ -17,7 +17,7 @@ use tidegate_auth::{
     Users,
 };
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
-use tidegate_broker::config::{Config, Listener};
+use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_core::access::{Open, Policy};
 
 use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject, RuleTarget};
@@ -304,6 +304,12 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
     if let Some((name, at)) = unnamed.filter(|_| !security.allow_anonymous) {
         let message = format!("listeners.{name} = \"{at}\" accepts other machines, but Smart-M3 knows no users");
         let hint = "listen on this machine only, or insist on an open listener with --allow-anonymous".to_owned();
+        return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
+    }
+    let coap = config.listeners.iter().find(|listener| listener.kind == ListenerKind::Coap);
+    if let Some(at) = coap.map(|listener| listener.bind).filter(|at| is_exposed(at) && !security.allow_anonymous) {
+        let message = format!("listeners.coap = \"{at}\" accepts other machines, but CoAP knows no users");
+        let hint = "listen on this machine only, or insist on an open door with --allow-anonymous".to_owned();
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
     if security.has_users {

@@ -276,6 +276,7 @@ impl Banner<'_> {
             let (kind, at) = (listener.kind.name(), listener.address);
             let place = match listener.kind {
                 ListenerKind::Mqtt | ListenerKind::Mqtts => format!("{kind} {at}"),
+                ListenerKind::Coap => format!("{kind}://{at}/ps"),
                 ListenerKind::Ws | ListenerKind::Wss => format!("{kind}://{at}/mqtt"),
             };
             if listener.name == kind { format!("  {place}") } else { format!("  {} ({place})", listener.name) }

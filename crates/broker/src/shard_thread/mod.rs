@@ -6,6 +6,7 @@
 
 mod accept;
 mod connection;
+mod datagrams;
 mod greet;
 mod lateness;
 mod serve;
@@ -31,6 +32,8 @@ use tracing::error;
 
 pub(crate) use accept::AcceptingListener;
 use connection::Connections;
+use datagrams::CoapDoor;
+pub(crate) use datagrams::ForwardedDatagram;
 use lateness::Lateness;
 pub(crate) use token::INBOX;
 use token::Subject;
@@ -92,6 +95,8 @@ pub(crate) struct ShardThread {
     write_next: Vec<ConnId>,
     /// Connections that are to be closed, and when that is done anyway. In order: all have the same time.
     closings: VecDeque<(Timestamp, ConnId)>,
+    /// Where CoAP is spoken, if it is.
+    coap: Option<Box<CoapDoor>>,
     handshakes: HandshakeTable,
     /// Visitors to go on with, in order; each at most once.
     visitors_next: Vec<HandshakeKey>,
@@ -161,6 +166,7 @@ impl ShardThread {
             paused: Vec::new(),
             write_next: Vec::new(),
             closings: VecDeque::new(),
+            coap: None,
             handshakes: HandshakeTable::default(),
             visitors_next: Vec::new(),
             tls_steps_left: 0,
@@ -231,6 +237,7 @@ impl ShardThread {
             self.login_ends.next(),
             self.next_accept(),
             self.batch_retry,
+            self.coap.as_ref().and_then(|coap| coap.due()),
             self.stats_due,
             self.meter.due(),
             self.system_due(),
@@ -256,14 +263,17 @@ impl ShardThread {
                 Subject::Connection(index) => self.on_connection_event(index, event),
                 Subject::Handshake(index) => self.on_visitor_event(index, event),
                 Subject::Listener(index) => self.accept(index),
+                Subject::Datagrams => self.on_datagrams(),
                 Subject::Inbox => {}
             }
         }
         self.read_all();
+        self.read_datagrams();
         self.accept_again();
         self.take_batches();
         self.publish_system();
         self.fire_timers(events);
+        self.turn_datagrams();
         self.hand_tapped();
         self.answer_questions();
         self.write_down();
@@ -348,6 +358,7 @@ impl ShardThread {
         for message in self.shared.inboxes[self.index].take_messages() {
             match message {
                 ThreadMessage::Arrival(arrival) => self.welcome(*arrival),
+                ThreadMessage::Datagram(datagram) => self.take_datagram(&datagram),
                 ThreadMessage::Handover(handover) => self.adopt(*handover),
                 ThreadMessage::Checked { question, verdict } => self.on_checked(*question, verdict),
                 // The tables of all of them are bounded by whoever sends these.

@@ -236,7 +236,7 @@ impl ShardThread {
     }
 
     fn write(&mut self, id: ConnId) {
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return self.write_datagrams(id) };
         if connection.blocked {
             return;
         }
@@ -270,7 +270,9 @@ impl ShardThread {
     pub(super) fn close_all(&mut self) {
         while let Some(id) = self.shard.poll_close() {
             let Some(connection) = self.connections.get(id) else {
-                self.shard.handle_closed(id, Why::Lost, self.now);
+                if !self.close_datagrams(id) {
+                    self.shard.handle_closed(id, Why::Lost, self.now);
+                }
                 continue;
             };
             connection.closing = true;

@@ -10,6 +10,7 @@ use tidegate_core::ConnId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Inbox,
+    Datagrams,
     Listener(usize),
     Handshake(usize),
     Connection(usize),
@@ -17,6 +18,9 @@ pub(super) enum Subject {
 
 /// The inbox's waker.
 pub(crate) const INBOX: Token = Token(0);
+
+/// The socket for datagrams: there is one.
+pub(super) const DATAGRAMS: Token = Token(1 << 2);
 
 pub(super) fn listener(index: usize) -> Token {
     Token(index << 2 | 1)
@@ -36,6 +40,7 @@ pub(super) fn subject(token: Token) -> Subject {
         1 => Subject::Listener(index),
         2 => Subject::Handshake(index),
         3 => Subject::Connection(index),
+        _ if token == DATAGRAMS => Subject::Datagrams,
         _ => Subject::Inbox,
     }
 }
@@ -47,6 +52,7 @@ mod tests {
     #[test]
     fn tokens_say_what_they_were_made_for() {
         assert_eq!(subject(INBOX), Subject::Inbox);
+        assert_eq!(subject(DATAGRAMS), Subject::Datagrams);
         assert_eq!(subject(listener(3)), Subject::Listener(3));
         assert_eq!(subject(handshake(70_000)), Subject::Handshake(70_000));
         assert_eq!(

@@ -39,6 +39,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     wss: Option<String>,
 
+    /// CoAP over UDP: topics below /ps
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    coap: Option<String>,
+
     /// Smart-M3 (SSAP)
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     ssap: Option<String>,
@@ -133,6 +137,7 @@ impl ServeArgs {
             ("--mqtts", "listeners.mqtts", &self.mqtts),
             ("--ws", "listeners.ws", &self.ws),
             ("--wss", "listeners.wss", &self.wss),
+            ("--coap", "listeners.coap", &self.coap),
             ("--ssap", "listeners.ssap", &self.ssap),
             ("--http", "listeners.http", &self.http),
             ("--ssaps", "listeners.ssaps", &self.ssaps),

@@ -1,5 +1,6 @@
 //! The real broker with clients that nobody here wrote: `rumqttc`, Python's paho-mqtt, npm's mqtt and mosquitto's tools;
-//! and SEPA's clients in Python (sepy) and JavaScript (sepa-js) with the smart space.
+//! SEPA's clients in Python (sepy) and JavaScript (sepa-js) with the smart space; and for CoAP libcoap's coap-client, Python's
+//! aiocoap and npm's coap.
 //!
 //! `rumqttc` is linked in and always runs. The others are installed under `target/clients/` at their pinned versions, or
 //! taken from the path; a test that misses its client is skipped and counted (`tidegate_test_support::skip`).
@@ -7,10 +8,13 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
+mod aiocoap;
 mod broker;
+mod libcoap;
 mod mosquitto;
 mod mosquitto_bridge;
 mod mqttjs;
+mod nodecoap;
 mod paho;
 mod rumqtt;
 mod sepajs;

@@ -46,6 +46,7 @@ pages! {
     mosquitto: "docs/mosquitto.md",
     upgrading: "docs/upgrading.md",
     smart_space: "docs/smart-space.md",
+    coap: "docs/coap.md",
     sdk: "docs/sdk.md",
     pace_hints: "docs/pace-hints.md",
     benchmarks: "docs/BENCHMARKS.md",

@@ -150,6 +150,8 @@ keys! {
         Restart ws: Door = Or::Is(BindAddress(([127, 0, 0, 1], 8083).into()));
         /// MQTT over secure WebSocket, at the path /mqtt; auto is 127.0.0.1:8084 when there is a certificate.
         Restart wss: SecureDoor = Or::WORD;
+        /// CoAP over UDP, which knows no users; auto is 127.0.0.1:5683 while there are none, beside listeners.mqtt.
+        Restart coap: SecureDoor = Or::WORD;
         /// Smart-M3 (SSAP), which knows no users; auto is 127.0.0.1:10010 while there are none.
         Restart ssap: SecureDoor = Or::WORD;
         /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.

@@ -232,7 +232,8 @@ fn path(value: &ConfigValue, at: &Origin) -> Result<PathBuf, String> {
 }
 
 fn kind(value: &ConfigValue) -> Result<ListenerKind, String> {
-    let found = DOORS.iter().find(|(_, name)| value.text() == Some(name));
+    // Of CoAP there is one.
+    let found = DOORS.iter().find(|(kind, name)| *kind != ListenerKind::Coap && value.text() == Some(name));
     found.map(|(kind, _)| *kind).ok_or_else(|| value.unfit("\"mqtt\", \"mqtts\", \"ws\" or \"wss\""))
 }
 

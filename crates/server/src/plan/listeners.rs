@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use tidegate_broker::config::{Listener, ListenerKind, TlsFiles};
 
-use super::{address, secure_address};
+use super::{address, password_file, secure_address};
 use crate::certificate;
 use crate::config::keys::Options;
 use crate::config::listener::ListenerSetting;
+use crate::config::setting::Or;
 use crate::config::{ConfigProblem, Loaded};
 
 /// Names and keys of the listeners, for messages.
@@ -18,6 +19,7 @@ pub const DOORS: &[(ListenerKind, &str)] = &[
     (ListenerKind::Mqtts, "mqtts"),
     (ListenerKind::Ws, "ws"),
     (ListenerKind::Wss, "wss"),
+    (ListenerKind::Coap, "coap"),
 ];
 
 /// What a listener is called in the configuration: its key, or its block.
@@ -48,6 +50,13 @@ fn usual(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigPro
         problems.extend(without_certificate(kind.name(), options));
         open.push((kind, at));
     }
+    // A datagram names no user, so with users CoAP is spoken on demand only.
+    let coap = match doors.coap {
+        Or::Is(door) => address(door),
+        Or::Word(_) if address(doors.mqtt).is_none() || password_file(options).is_some() => None,
+        Or::Word(_) => Some(([127, 0, 0, 1], 5683).into()),
+    };
+    open.extend(coap.map(|at| (ListenerKind::Coap, at)));
     for (name, door) in [("https", doors.https), ("ssaps", doors.ssaps)] {
         problems.extend(address(door).and_then(|_| without_certificate(name, options)));
     }
@@ -110,7 +119,10 @@ pub(super) fn unreadable_of(block: &ListenerSetting, named: &[(&str, &Option<Pat
 fn check_apart(open: &[Listener], problems: &mut Vec<ConfigProblem>) {
     for (index, listener) in open.iter().enumerate() {
         let at = listener.bind;
-        for other in open[..index].iter().filter(|before| before.bind == at && at.port() != 0) {
+        // A port of datagrams is another one than that of streams.
+        let meets = |other: &&Listener| (other.kind == ListenerKind::Coap) == (listener.kind == ListenerKind::Coap);
+        let before = open[..index].iter().filter(meets);
+        for other in before.filter(|before| before.bind == at && at.port() != 0) {
             let (a, b) = (listener_key(other), listener_key(listener));
             problems.push(ConfigProblem::general(format!("{a} and {b} are both at {at}")));
         }

@@ -28,8 +28,15 @@ fn defaults_are_those_of_the_broker() {
     assert_eq!(format!("{config:?}"), format!("{usual:?}"));
     assert_eq!(
         open(&config),
-        [(ListenerKind::Mqtt, "127.0.0.1:1883".into()), (ListenerKind::Ws, "127.0.0.1:8083".into())]
+        [
+            (ListenerKind::Mqtt, "127.0.0.1:1883".into()),
+            (ListenerKind::Ws, "127.0.0.1:8083".into()),
+            (ListenerKind::Coap, "127.0.0.1:5683".into())
+        ]
     );
+    assert_eq!(open(&planned(&[("listeners.coap", "off")]).unwrap()).len(), 2);
+    // Datagrams and streams have ports of their own.
+    assert!(planned(&[("listeners.coap", "127.0.0.1:1883")]).is_ok());
 }
 
 #[test]
