@@ -116,7 +116,14 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
     let mut broker = launch().start();
     assert!(broker.told(&["health"]).contains("healthy"));
     let status = broker.told(&["status"]);
-    for line in ["mqtt       127.0.0.1:", "mqtts      -", "coap       -", "ssap       -", "sepa_ws    -", "admin      127.0.0.1:"] {
+    for line in [
+        "mqtt       127.0.0.1:",
+        "mqtts      -",
+        "coap       -",
+        "ssap       -",
+        "sepa_ws    -",
+        "admin      127.0.0.1:",
+    ] {
         assert!(status.contains(&format!("\n{line}")), "{line} is not in {status}");
     }
     let states: Vec<Value> = broker.json(&["status"])["listeners"].as_array().expect("listeners").clone();

@@ -166,7 +166,7 @@ impl CoapLink {
     pub(crate) fn finish(&mut self, number: u16, answer: &Answer<'_>, now: Timestamp) -> Option<Vec<u8>> {
         let at = self.exchanges.iter().position(|open| open.number == number)?;
         let OpenExchange { exchange, .. } = self.exchanges.swap_remove(at);
-        self.say(&exchange, answer, now)
+        self.say(&exchange, &Answer { block1: exchange.block1, ..*answer }, now)
     }
 
     /// The code of success of an exchange.

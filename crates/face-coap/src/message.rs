@@ -67,6 +67,8 @@ pub(crate) struct Exchange {
     pub(crate) is_acked: bool,
     /// Classes of answers that the client does not want (RFC 7967).
     pub(crate) no_response: u8,
+    /// The last block that it came in, which the answer names.
+    pub(crate) block1: Option<Block>,
 }
 
 impl Exchange {
@@ -236,6 +238,7 @@ fn request(packet: Packet, is_confirmable: bool) -> Request {
             is_confirmable,
             is_acked: false,
             no_response: uint(258, 1).unwrap_or(0) as u8,
+            block1: block1.flatten(),
         },
         method,
         observe: uint(6, 3),

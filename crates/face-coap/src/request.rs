@@ -263,8 +263,11 @@ fn publish(
     // What is published must not be published twice.
     link.remember(exchange.message, now);
     let Some(number) = link.open(*exchange, success, now) else {
-        let answer = Answer { max_age: Some(whole_seconds(BUSY)), ..Answer::new(code::UNAVAILABLE) };
-        return stop(shard, &answer);
+        // So many wait already: whoever sends more is too fast for them.
+        let answer = Answer { max_age: Some(whole_seconds(BUSY)), ..Answer::new(code::TOO_MANY_REQUESTS) };
+        link.respond(exchange, &answer, now);
+        shard.note_lost_input(conn, Loss::Refused);
+        return (true, Ok(Flow::On));
     };
     let delivery = match NonZeroU16::new(number).filter(|_| exchange.is_confirmable) {
         Some(packet_id) => Delivery::AtLeastOnce { packet_id, dup: false },
