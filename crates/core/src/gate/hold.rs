@@ -132,7 +132,7 @@ impl Session {
 
 impl ShardState {
     /// Without room a message is not even taken from the connection, unless there is a word to refuse it with: there is
-    /// none at QoS 0 for most, and none at all for some clients. At QoS 0 that has an end: the client may wait for something else.
+    /// none at QoS 0 for most, none at all for some. At QoS 0 that has an end: the client may wait for something else.
     #[cold]
     pub(super) fn pauses_first(&mut self, arrival: GateArrival, publication: &Publication<'_>, now: Timestamp) -> bool {
         let is_qos_0 = arrival.delivery == Delivery::AtMostOnce;

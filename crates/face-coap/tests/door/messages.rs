@@ -19,8 +19,8 @@ fn a_ping_is_answered_by_a_reset_and_leaves_nothing() {
 #[test]
 fn what_cannot_be_read_is_reset_if_somebody_waits_and_counted_in_any_case() {
     let mut world = World::new();
-    // A confirmable message with a token of nine bytes; an empty one with something behind it; an option that ends too early; a marker
-    // without a payload.
+    // A confirmable message with a token of nine bytes; an empty one with something behind it; an option that ends too early; a
+    // marker without a payload.
     for bytes in [
         &[0x49, 1, 0, 5, 1, 2, 3, 4, 5, 6, 7, 8, 9][..],
         &[0x40, 0, 0, 5, 1],
