@@ -353,34 +353,13 @@ impl CoapEndpoint {
                 return;
             }
             self.timers.pop_first();
-            if self.tick(shard, conn, now) {
+            if tick(shard, conn, now) {
                 shard.say_due(conn);
                 self.settle(shard, conn);
             } else {
                 self.leave(shard, conn, now);
             }
         }
-    }
-
-    /// False if the address is given up.
-    fn tick(&mut self, shard: &mut Shard, conn: ConnId, now: Timestamp) -> bool {
-        let Some((link, _)) = shard.face_mut::<CoapLink>(conn) else { return false };
-        if link.confirmables.repeat(&mut link.outgoing, now) || link.is_idle(now) {
-            return false;
-        }
-        if link.assembly.as_ref().is_some_and(|assembly| assembly.ends_at() <= now) {
-            block::forget(&mut link.assembly, &mut link.charge);
-        }
-        link.acknowledge_late(now);
-        link.notify(now);
-        let is_silent = now.since(link.heard_at) >= PING_AFTER && !link.observations.is_empty();
-        if is_silent && link.confirmables.is_empty() {
-            let number = link.message_number();
-            let ping = write_empty(MessageKind::Confirmable, number);
-            link.confirmables.push(number, None, &ping, &mut link.chance, now);
-            frame::put_datagram(&ping, &mut link.outgoing);
-        }
-        true
     }
 
     /// The address is given up: whatever it observed ends, as if its connection were lost.
@@ -482,4 +461,25 @@ impl CoapEndpoint {
 
 fn busy() -> Answer<'static> {
     Answer { max_age: Some(whole_seconds(BUSY)), ..Answer::new(code::UNAVAILABLE) }
+}
+
+/// False if the address is given up.
+fn tick(shard: &mut Shard, conn: ConnId, now: Timestamp) -> bool {
+    let Some((link, _)) = shard.face_mut::<CoapLink>(conn) else { return false };
+    if link.confirmables.repeat(&mut link.outgoing, now) || link.is_idle(now) {
+        return false;
+    }
+    if link.assembly.as_ref().is_some_and(|assembly| assembly.ends_at() <= now) {
+        block::forget(&mut link.assembly, &mut link.charge);
+    }
+    link.acknowledge_late(now);
+    link.notify(now);
+    let is_silent = now.since(link.heard_at) >= PING_AFTER && !link.observations.is_empty();
+    if is_silent && link.confirmables.is_empty() {
+        let number = link.message_number();
+        let ping = write_empty(MessageKind::Confirmable, number);
+        link.confirmables.push(number, None, &ping, &mut link.chance, now);
+        frame::put_datagram(&ping, &mut link.outgoing);
+    }
+    true
 }

@@ -264,12 +264,11 @@ impl Observations {
         self.keep_large(&state, charge);
         let is_due = self.unconfirmed >= UNCONFIRMED_MAX || now.since(self.confirmed_at) >= UNCONFIRMED_TIME;
         let round_trip = confirmables.round_trip().filter(|_| !is_due);
-        match round_trip {
-            Some(time) => {
-                self.unconfirmed += 1;
-                self.next_at = now + time;
-            }
-            None => (self.unconfirmed, self.confirmed_at) = (0, now),
+        if let Some(time) = round_trip {
+            self.unconfirmed += 1;
+            self.next_at = now + time;
+        } else {
+            (self.unconfirmed, self.confirmed_at) = (0, now);
         }
         let sequence = self.next_sequence();
         let (token, is_confirmable) = (state.token, round_trip.is_none());
