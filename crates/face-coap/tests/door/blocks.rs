@@ -104,13 +104,11 @@ fn the_rest_of_a_large_notification_is_there_even_if_nothing_is_retained() {
     let mut world = World::new();
     world.ask(here(2), &Ask::get("ps/large", 1).observe().token(5));
     let whole = body(3000);
-    let mut message = 50;
     let mut told = Vec::new();
-    for (place, part) in whole.chunks(1024).enumerate() {
+    for (place, (part, message)) in whole.chunks(1024).zip(50..).enumerate() {
         let option = block(place as u32, place < 2, 6);
         let ask = Ask::new(3, "ps/large", message).payload(part).option(27, &option).option(15, b"retain=0");
         told = to(&world.receive(here(1), &ask.bytes()), here(2));
-        message += 1;
     }
     assert_eq!((told[0].payload.len(), number(&told[0], 23)), (1024, Some(8 | 6)));
     world.receive(here(2), &empty(MessageType::Acknowledgement, told[0].header.message_id));

@@ -11,7 +11,7 @@ use tidegate_core::access::{Identity, Open, Policy};
 use tidegate_core::settings::Settings;
 use tidegate_face_coap::{Admission, CoapEndpoint, NotAdmitted};
 
-pub struct World {
+pub(crate) struct World {
     pub shard: Shard,
     pub endpoint: CoapEndpoint,
     pub now: Timestamp,
@@ -27,30 +27,30 @@ impl Admission for Verdict {
 }
 
 /// A client of this machine.
-pub fn here(port: u16) -> SocketAddr {
+pub(crate) fn here(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Settings::default(), Arc::new(Open))
     }
 
-    pub fn with(settings: Settings, policy: Arc<dyn Policy>) -> Self {
+    pub(crate) fn with(settings: Settings, policy: Arc<dyn Policy>) -> Self {
         let shard = Shard::new(0, 1, Arc::new(settings), policy, 7);
         let now = Timestamp::from_secs_f64(1000.0);
         Self { shard, endpoint: CoapEndpoint::new([1, 2, 3, 4]), now, verdict: Ok(()) }
     }
 
     /// What is said to everybody when these bytes come.
-    pub fn receive(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
+    pub(crate) fn receive(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut admission = Verdict(self.verdict);
         self.endpoint.handle_datagram(&mut self.shard, (from, bytes), &mut admission, self.now, self.now);
         self.turn()
     }
 
     /// A turn of a driver.
-    pub fn turn(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+    pub(crate) fn turn(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut said = Vec::new();
         self.shard.turn(self.now);
         self.endpoint.turn(&mut self.shard, self.now);
@@ -70,7 +70,7 @@ impl World {
     }
 
     /// Time passes until somebody has something to say, or all of it.
-    pub fn wait(&mut self, most: Duration) -> Vec<(SocketAddr, Vec<u8>)> {
+    pub(crate) fn wait(&mut self, most: Duration) -> Vec<(SocketAddr, Vec<u8>)> {
         let until = self.now + most;
         for _ in 0..10_000 {
             let due = [self.endpoint.poll_timeout(), self.shard.poll_timeout()].into_iter().flatten().min();
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// The one answer to a request, to its sender.
-    pub fn ask(&mut self, from: SocketAddr, request: &Ask) -> Packet {
+    pub(crate) fn ask(&mut self, from: SocketAddr, request: &Ask) -> Packet {
         let said = self.receive(from, &request.bytes());
         let mine: Vec<_> = said.iter().filter(|(to, _)| *to == from).collect();
         assert_eq!(mine.len(), 1, "{said:?}");
@@ -94,10 +94,10 @@ impl World {
 
 /// A request.
 #[derive(Clone)]
-pub struct Ask(pub Packet);
+pub(crate) struct Ask(pub Packet);
 
 impl Ask {
-    pub fn new(method: u8, path: &str, message: u16) -> Self {
+    pub(crate) fn new(method: u8, path: &str, message: u16) -> Self {
         let mut packet = Packet::new();
         packet.header.set_type(MessageType::Confirmable);
         packet.header.code = MessageClass::from(method);
@@ -109,56 +109,56 @@ impl Ask {
         Self(packet)
     }
 
-    pub fn get(path: &str, message: u16) -> Self {
+    pub(crate) fn get(path: &str, message: u16) -> Self {
         Self::new(1, path, message)
     }
 
-    pub fn put(path: &str, payload: &str, message: u16) -> Self {
+    pub(crate) fn put(path: &str, payload: &str, message: u16) -> Self {
         Self::new(3, path, message).payload(payload.as_bytes())
     }
 
-    pub fn payload(mut self, payload: &[u8]) -> Self {
+    pub(crate) fn payload(mut self, payload: &[u8]) -> Self {
         self.0.payload = payload.to_vec();
         self
     }
 
-    pub fn option(mut self, number: u16, value: &[u8]) -> Self {
+    pub(crate) fn option(mut self, number: u16, value: &[u8]) -> Self {
         self.0.add_option(CoapOption::from(number), value.to_vec());
         self
     }
 
-    pub fn observe(self) -> Self {
+    pub(crate) fn observe(self) -> Self {
         self.option(6, &[])
     }
 
-    pub fn unconfirmed(mut self) -> Self {
+    pub(crate) fn unconfirmed(mut self) -> Self {
         self.0.header.set_type(MessageType::NonConfirmable);
         self
     }
 
-    pub fn token(mut self, token: u8) -> Self {
+    pub(crate) fn token(mut self, token: u8) -> Self {
         self.0.set_token(vec![token]);
         self
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.0.to_bytes_unlimited().unwrap()
     }
 }
 
 /// "2.05".
-pub fn code(packet: &Packet) -> String {
+pub(crate) fn code(packet: &Packet) -> String {
     packet.header.get_code()
 }
 
 /// The value of a number option.
-pub fn number(packet: &Packet, option: u16) -> Option<u32> {
+pub(crate) fn number(packet: &Packet, option: u16) -> Option<u32> {
     let value = packet.get_first_option(CoapOption::from(option))?;
     Some(value.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
 /// An empty message.
-pub fn empty(kind: MessageType, message: u16) -> Vec<u8> {
+pub(crate) fn empty(kind: MessageType, message: u16) -> Vec<u8> {
     let mut packet = Packet::new();
     packet.header.set_type(kind);
     packet.header.code = MessageClass::Empty;
@@ -167,6 +167,6 @@ pub fn empty(kind: MessageType, message: u16) -> Vec<u8> {
 }
 
 /// Those that went to an address.
-pub fn to(said: &[(SocketAddr, Vec<u8>)], address: SocketAddr) -> Vec<Packet> {
+pub(crate) fn to(said: &[(SocketAddr, Vec<u8>)], address: SocketAddr) -> Vec<Packet> {
     said.iter().filter(|(to, _)| *to == address).map(|(_, bytes)| Packet::from_bytes(bytes).unwrap()).collect()
 }
