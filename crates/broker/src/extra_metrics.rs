@@ -42,7 +42,7 @@ impl fmt::Debug for ExtraMetrics {
 impl ExtraMetrics {
     pub(crate) fn all(&self) -> Vec<ExtraMetric> {
         let mut all = lock(&self.source).as_ref().map(|source| source()).unwrap_or_default();
-        all.extend(coap_metrics(lock(&self.coap).values()));
+        all.extend(coap_metrics(&lock(&self.coap)));
         all
     }
 
@@ -53,11 +53,11 @@ impl ExtraMetrics {
 }
 
 /// The numbers of all shards together; none without such a door.
-fn coap_metrics<'a>(shards: impl ExactSizeIterator<Item = &'a CoapStats> + Clone) -> Vec<ExtraMetric> {
-    if shards.len() == 0 {
+fn coap_metrics(shards: &BTreeMap<usize, CoapStats>) -> Vec<ExtraMetric> {
+    if shards.is_empty() {
         return Vec::new();
     }
-    let sum = |field: fn(&CoapStats) -> u64| shards.clone().map(field).sum();
+    let sum = |field: fn(&CoapStats) -> u64| shards.values().map(field).sum();
     let events: [(&'static str, u64); 11] = [
         ("received", sum(|stats| stats.datagrams)),
         ("malformed", sum(|stats| stats.malformed)),

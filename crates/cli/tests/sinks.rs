@@ -188,8 +188,8 @@ fn what_waits_for_a_receiver_outlives_the_process_and_arrives_in_order() {
     let publish = |broker: &Broker, from: u32, to: u32| {
         let mut child = broker.tool("pub", &["-t", "sensors/n", "-q", "1", "-l"]);
         let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("pub runs");
-        let lines: String = (from..to).map(|number| format!("{number}\n")).collect();
-        child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("it reads");
+        let lines: Vec<String> = (from..to).map(|number| number.to_string()).collect();
+        child.stdin.take().expect("piped").write_all((lines.join("\n") + "\n").as_bytes()).expect("it reads");
         assert!(child.wait().expect("pub ends").success());
     };
     publish(&here, 0, 100);

@@ -1,5 +1,7 @@
 //! `tidegate --help` with its commands in groups, by what somebody wants to do: clap itself has one list for all.
 
+use std::fmt::Write as _;
+
 use clap::{Command, CommandFactory};
 
 use super::Cli;
@@ -38,7 +40,8 @@ fn list(command: &Command) -> String {
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             let about = about.unwrap_or_else(|| "Print what a command does and takes".to_owned());
-            text.push_str(&format!("    {name:<12} {about}\n"));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "    {name:<12} {about}");
         }
     }
     text

@@ -55,13 +55,13 @@ pub(crate) struct DialogueClient {
 }
 
 impl DialogueClient {
-    pub(crate) fn connect(port: u16, id: &str, version: Version, is_clean: bool, will: Option<WillWords>) -> Self {
+    pub(crate) fn connect(port: u16, id: &str, version: Version, is_clean: bool, will: Option<&WillWords>) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("the broker listens");
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut client = Self { stream, version, inbox: Vec::new(), messages: VecDeque::new(), next_id: 0 };
         let expiry = [Property::SessionExpiry(if is_clean { 0 } else { 3600 })];
-        let will = will.as_ref().map(|will| Will {
+        let will = will.map(|will| Will {
             qos: will.qos,
             retain: will.retain,
             properties: Properties::EMPTY,

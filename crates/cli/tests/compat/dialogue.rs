@@ -85,7 +85,8 @@ impl Stage {
                     let Said { topic, qos, retain, payload } = said(&format!("PUBLISH {words}"), place);
                     WillWords { topic, qos, retain, payload }
                 });
-                let client = DialogueClient::connect(self.broker.port("mqtt"), who, version, words[2] == "clean", will);
+                let client =
+                    DialogueClient::connect(self.broker.port("mqtt"), who, version, words[2] == "clean", will.as_ref());
                 self.clients.insert(who.to_owned(), client);
             }
             ("<", "CONNACK") => {
