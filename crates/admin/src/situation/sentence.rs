@@ -183,6 +183,8 @@ impl TroubledPublisher {
     /// What it does, and what is done about it.
     pub(crate) fn in_words(&self) -> String {
         let TroubledPublisher { client_id, state, rate, usual, limit, fills, .. } = self;
+        // Without a gate no rates are measured: who fills a queue sends something.
+        let is_unmeasured = *rate <= 0.0 && usual.is_none();
         let rate = per_second(*rate);
         let limited = limit.map(|limit| {
             let limit = whole_per_second(limit);
@@ -198,6 +200,7 @@ impl TroubledPublisher {
                 format!("{client_id:?} sends {rate}, {} × its usual {}", number(factor), per_second(*usual))
             }
             (Some(usual), _) => format!("{client_id:?} sends {rate}, about its usual {}", per_second(*usual)),
+            (None, _) if is_unmeasured => format!("{client_id:?} sends too much (how much is not measured)"),
             (None, _) => format!("{client_id:?} sends {rate} (new, has no usual rate yet)"),
         });
         let done = match state {

@@ -194,3 +194,11 @@ fn a_limit_that_refuses_drops_or_does_not_read_raises_an_alarm_of_its_own() {
         assert_eq!(kinds(state), [(AlarmKind::Limited, "pump".to_owned(), text)]);
     }
 }
+
+#[test]
+fn who_fills_a_queue_while_nothing_is_measured_is_not_said_to_send_nothing() {
+    let unmeasured =
+        TroubledPublisher { fills: Some("historian".into()), ..publisher("pump", ClientState::Ok, 0.0, None) };
+    let words = "\"pump\" sends too much (how much is not measured), and fills the queue of \"historian\"";
+    assert_eq!(unmeasured.in_words(), words);
+}

@@ -81,7 +81,10 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
                 );
                 steps.push(Proposal::new(text, [ProposedAct::Limit(rate), ProposedAct::Ban]));
             }
-            None => steps.extend(for_stranger(&client.client_id, client.rate.unwrap_or(1.0), others)),
+            None => steps.extend(match client.rate {
+                Some(rate) => for_stranger(&client.client_id, rate, others),
+                None => (!others.filled().is_empty()).then(|| for_unmeasured(&ban)),
+            }),
             Some(_) => {}
         }
     }
@@ -121,6 +124,15 @@ pub(super) fn for_stranger(client_id: &str, rate: f64, others: &Neighbours) -> O
          or keep it away:  tidegate ban add {ban} --for 1h"
     );
     Some(Proposal::new(text, [ProposedAct::Limit(bearable), ProposedAct::Ban]))
+}
+
+/// What to do about one that fills the queue of a receiver while the gate is off: nobody knows what it sends.
+fn for_unmeasured(ban: &str) -> Proposal {
+    let text = format!(
+        "what it sends is not measured while the gate is off: switch it on (backoff.mode = \"practical\"), or keep it away:  \
+         tidegate ban add {ban} --for 1h"
+    );
+    Proposal::new(text, [ProposedAct::Ban])
 }
 
 /// What makes a client recover that is slowed, if it is right.
