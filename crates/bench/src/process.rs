@@ -335,7 +335,18 @@ pub(super) fn start_with_sink(to: u16) -> Result<RunningBroker> {
     );
     std::fs::write(folder.path().join("sink.toml"), sink)?;
     let mut arguments = vec!["serve", "-c", "sink.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
-    arguments.extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "error"]);
+    arguments.extend([
+        "--admin",
+        "127.0.0.1:0",
+        "--http",
+        "off",
+        "--ssap",
+        "off",
+        "--coap",
+        "off",
+        "--log-level",
+        "error",
+    ]);
     start_own(folder, &arguments)
 }
 
