@@ -34,9 +34,12 @@ impl SinkMessage {
         Self { packet_id, topic, payload, qos, retain, at_ms, content_type, user_properties }
     }
 
-    /// What it counts as, of the bytes of a batch.
+    /// What it counts as, of the bytes of a batch and of those that are held: whatever its publisher has made long.
     pub fn size(&self) -> usize {
-        self.topic.len() + self.payload.len()
+        // Two empty texts take their places, too.
+        let pair = |(name, value): &(String, String)| size_of::<(String, String)>() + name.len() + value.len();
+        let properties: usize = self.user_properties.iter().map(pair).sum();
+        self.topic.len() + self.payload.len() + self.content_type.as_ref().map_or(0, String::len) + properties
     }
 }
 
@@ -47,4 +50,20 @@ pub struct SinkBatch {
     pub number: u64,
     /// In the order in which they came.
     pub messages: Vec<SinkMessage>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_publisher_makes_long_is_free() {
+        let plain = SinkMessage { topic: "a/b".into(), payload: b"21".to_vec(), ..SinkMessage::default() };
+        assert_eq!(plain.size(), 5);
+        let user_properties = vec![("n".repeat(1000), "v".repeat(60_000)); 3];
+        let long = SinkMessage { content_type: Some("t".repeat(500)), user_properties, ..plain.clone() };
+        assert!(long.size() >= 5 + 500 + 3 * 61_000, "{}", long.size());
+        let empty = SinkMessage { user_properties: vec![(String::new(), String::new()); 1000], ..plain };
+        assert!(empty.size() >= 1000 * size_of::<(String, String)>(), "{}", empty.size());
+    }
 }
