@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! asked before     a yes holds for `cache`, a no for 5 s at most
-//! it fails         three times in a row, and it is not asked for 1, 2, 4 … 30 s; then by one client, whose answer decides
+//! it fails         three times in a row, and it is not asked for 1, 2, 4 … 30 s; then about one client, and what comes of it decides
+//! it is unclear    it is there, and has said nothing about this client: that closes no door to others
 //! while it fails   a yes of the last `hold` holds, and nobody else comes in
 //! ```
 //! It opens nothing by being away: without an answer of its own, or one that is remembered, the answer is "come back".
@@ -43,7 +44,7 @@ pub type AuthorityVerdict = Result<AuthorityGrant, LoginRefusal>;
 pub enum AuthorityStep {
     /// It is known what the authority says.
     Known(AuthorityVerdict),
-    /// Ask, and say [`AuthorityMemory::on_answer`] or [`AuthorityMemory::on_failure`].
+    /// Ask, and say [`AuthorityMemory::on_answer`], [`AuthorityMemory::on_unclear`] or [`AuthorityMemory::on_failure`].
     Ask,
 }
 
@@ -54,6 +55,8 @@ pub struct AuthorityTimes {
     pub cache: Duration,
     /// A yes, while the authority cannot be asked.
     pub hold: Duration,
+    /// The longest that it may take for an answer.
+    pub timeout: Duration,
 }
 
 /// What a client has shown, so that nobody can tell what it was.
@@ -113,8 +116,8 @@ impl AuthorityMemory {
         match self.open_until {
             Some(until) if now < until => AuthorityStep::Known(self.without(print, now)),
             Some(_) => {
-                // One asks; the others wait for its answer as long as they would have waited for theirs.
-                self.open_until = Some(now + self.pause());
+                // One asks, and nobody else before that has come to something.
+                self.open_until = Some(now + self.pause().max(self.times.timeout));
                 AuthorityStep::Ask
             }
             None => AuthorityStep::Ask,
@@ -145,7 +148,14 @@ impl AuthorityMemory {
         self.known.insert(print, Remembered { verdict, at: now });
     }
 
-    /// It has not answered, or nothing that can be understood; the verdict for whoever asked.
+    /// It is there, and what it says is no answer about this client: whoever it is may have brought that about, and it is nobody
+    /// else's fault. The verdict for whoever asked.
+    pub fn on_unclear(&mut self, print: &CredentialPrint, now: Duration) -> AuthorityVerdict {
+        (self.failures, self.open_until) = (0, None);
+        self.without(print, now)
+    }
+
+    /// It is not there, too slow, or out of order; the verdict for whoever asked.
     pub fn on_failure(&mut self, print: &CredentialPrint, now: Duration) -> AuthorityVerdict {
         self.failures = self.failures.saturating_add(1);
         if self.failures >= FAILURES_MAX {
@@ -171,7 +181,11 @@ mod tests {
 
     use super::*;
 
-    const TIMES: AuthorityTimes = AuthorityTimes { cache: Duration::from_secs(60), hold: Duration::from_secs(600) };
+    const TIMES: AuthorityTimes = AuthorityTimes {
+        cache: Duration::from_secs(60),
+        hold: Duration::from_secs(600),
+        timeout: Duration::from_secs(2),
+    };
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -224,11 +238,36 @@ mod tests {
         assert!(!memory.is_open());
     }
 
+    #[test]
+    fn one_is_asked_about_at_a_time_after_failures_however_slow_it_is() {
+        let mut memory = AuthorityMemory::new(TIMES);
+        for _ in 0..3 {
+            memory.on_failure(&[1; 32], at(0));
+        }
+        assert_eq!(memory.consult(&[1; 32], at(1)), AuthorityStep::Ask);
+        assert_eq!(memory.consult(&[2; 32], at(2)), AuthorityStep::Known(AWAY), "the first may still be answered");
+        assert_eq!(memory.consult(&[2; 32], at(3)), AuthorityStep::Ask);
+    }
+
+    #[test]
+    fn what_is_unclear_about_one_closes_no_door_to_others() {
+        let mut memory = AuthorityMemory::new(TIMES);
+        let (ann, eve) = ([1; 32], [2; 32]);
+        memory.on_answer(ann, yes(None), at(0));
+        for _ in 0..10 {
+            assert_eq!(memory.consult(&eve, at(100)), AuthorityStep::Ask);
+            assert_eq!(memory.on_unclear(&eve, at(100)), AWAY);
+        }
+        assert!(!memory.is_open());
+        assert_eq!(memory.consult(&ann, at(100)), AuthorityStep::Ask);
+        assert_eq!(memory.on_unclear(&ann, at(100)), yes(None));
+    }
+
     proptest! {
         /// Whatever happens: nobody comes in whom the authority has not let in with the same credentials within `hold`, and what is
         /// remembered is bounded.
         #[test]
-        fn nobody_comes_in_without_a_yes(steps in prop::collection::vec((0..5_u8, 0..40_u64, 0..4_u8), 1..300)) {
+        fn nobody_comes_in_without_a_yes(steps in prop::collection::vec((0..5_u8, 0..40_u64, 0..5_u8), 1..300)) {
             let mut memory = AuthorityMemory::new(TIMES);
             let (mut now, mut said) = (Duration::ZERO, [None; 5]);
             for (who, wait, answer) in steps {
@@ -247,6 +286,7 @@ mod tests {
                             memory.on_answer(print, NO, now);
                             (NO, true)
                         }
+                        2 => (memory.on_unclear(&print, now), false),
                         _ => (memory.on_failure(&print, now), false),
                     },
                 };

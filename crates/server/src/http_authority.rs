@@ -52,7 +52,7 @@ impl HttpAuthority {
         let HttpAuthSection { url, ca, timeout: Span(timeout), cache: Span(cache), hold: Span(hold) } =
             &loaded.options.http_auth;
         let at = url.clone().value()?.0;
-        let times = AuthorityTimes { cache: *cache, hold: *hold };
+        let times = AuthorityTimes { cache: *cache, hold: *hold, timeout: *timeout };
         let client = match WebClient::new(ca.as_deref(), *timeout, ANSWER_BYTES_MAX) {
             Ok(client) => client,
             Err(error) => {
@@ -132,7 +132,8 @@ impl Authority for HttpAuthority {
             state.count(3);
             return verdict;
         }
-        let asked = self.client.post(&self.at, &question(credentials)).map_err(|error| error.to_string());
+        let asked =
+            self.client.post(&self.at, &question(credentials)).map_err(|error| NoAnswer::Failed(error.to_string()));
         let answer =
             asked.and_then(|answer| read_answer(&answer, credentials.user_name.as_deref().unwrap_or_default()));
         let now = state.began.elapsed();
@@ -142,12 +143,32 @@ impl Authority for HttpAuthority {
                 lock(&state.memory).on_answer(print, verdict.clone(), now);
                 verdict
             }
-            Err(why) => {
+            Err(NoAnswer::Unclear(why)) => {
+                state.count(2);
+                warn!(event = "http_auth_unclear", at = %self.at, why, "it does not say whether a client may come in");
+                lock(&state.memory).on_unclear(&print, now)
+            }
+            Err(NoAnswer::Failed(why)) => {
                 state.count(2);
                 warn!(event = "http_auth_failed", at = %self.at, why, "nobody can say who may come in");
                 lock(&state.memory).on_failure(&print, now)
             }
         }
+    }
+}
+
+/// Why it is not known whether a client may come in.
+#[derive(Debug, PartialEq, Eq)]
+enum NoAnswer {
+    /// It is there, and says something else. That may be the client's doing.
+    Unclear(String),
+    /// It is not there, or out of order.
+    Failed(String),
+}
+
+impl From<&str> for NoAnswer {
+    fn from(why: &str) -> Self {
+        Self::Unclear(why.to_owned())
     }
 }
 
@@ -169,7 +190,7 @@ fn question(credentials: &Credentials) -> Vec<u8> {
 }
 
 /// What an answer says; or why it says nothing. Only a plain yes is one.
-fn read_answer(answer: &WebAnswer, user_name: &str) -> Result<AuthorityVerdict, String> {
+fn read_answer(answer: &WebAnswer, user_name: &str) -> Result<AuthorityVerdict, NoAnswer> {
     let grant = |user: &str, roles: Vec<Arc<str>>, valid_for| AuthorityGrant {
         user: user.into(),
         roles: roles.into(),
@@ -180,32 +201,44 @@ fn read_answer(answer: &WebAnswer, user_name: &str) -> Result<AuthorityVerdict, 
         401 => return Ok(Err(LoginRefusal::BadUserNameOrPassword)),
         403 => return Ok(Err(LoginRefusal::NotAuthorized)),
         200 => {}
-        status => return Err(format!("it answered {status}; 200, 204, 401 and 403 are answers")),
+        status @ (408 | 429) => return Err(NoAnswer::Unclear(format!("it answered {status}"))),
+        // A server that does not want the question, about this client: a name that it finds impossible, for example.
+        status @ 400..=499 => {
+            warn!(
+                event = "http_auth_refused",
+                status, "a client is refused; if all of them are, is http_auth.url right?"
+            );
+            return Ok(Err(LoginRefusal::NotAuthorized));
+        }
+        status => {
+            let why = format!("it answered {status}; 200, 204 and 400 to 499 are answers");
+            return Err(if status >= 500 { NoAnswer::Failed(why) } else { NoAnswer::Unclear(why) });
+        }
     }
-    let body: Value = serde_json::from_slice(&answer.body).map_err(|_| "its answer is no JSON".to_owned())?;
+    let body: Value = serde_json::from_slice(&answer.body).map_err(|_| "its answer is no JSON")?;
     match body["result"].as_str() {
         Some("allow") => {}
         Some("deny") => return Ok(Err(LoginRefusal::NotAuthorized)),
-        _ => return Err("its answer has no \"result\" that is \"allow\" or \"deny\"".to_owned()),
+        _ => return Err("its answer has no \"result\" that is \"allow\" or \"deny\"".into()),
     }
     let user = match &body["user"] {
         Value::Null => user_name,
         Value::String(user) => user,
-        _ => return Err("its \"user\" is no text".to_owned()),
+        _ => return Err("its \"user\" is no text".into()),
     };
     let roles = match &body["roles"] {
         Value::Null => Vec::new(),
         Value::Array(list) if list.len() <= ROLES_MAX => {
             let texts: Option<Vec<Arc<str>>> = list.iter().map(|role| role.as_str().map(Arc::from)).collect();
-            texts.ok_or_else(|| "its \"roles\" are no list of texts".to_owned())?
+            texts.ok_or("its \"roles\" are no list of texts")?
         }
-        _ => return Err(format!("its \"roles\" are no list of {ROLES_MAX} texts at most")),
+        _ => return Err(NoAnswer::Unclear(format!("its \"roles\" are no list of {ROLES_MAX} texts at most"))),
     };
     let valid_for = match &body["valid_for_s"] {
         Value::Null => None,
         seconds => {
             let seconds = seconds.as_u64().filter(|seconds| *seconds > 0);
-            Some(Duration::from_secs(seconds.ok_or_else(|| "its \"valid_for_s\" is no number of seconds".to_owned())?))
+            Some(Duration::from_secs(seconds.ok_or("its \"valid_for_s\" is no number of seconds")?))
         }
     };
     Ok(Ok(grant(user, roles, valid_for)))
@@ -238,8 +271,12 @@ mod tests {
         assert_eq!((&*grant.user, grant.roles.len(), grant.valid_for), ("bob", 1, Some(Duration::from_secs(60))));
         assert_eq!(&*read(200, r#"{"result":"allow","user":"x"}"#).unwrap().unwrap().user, "x");
         assert!(read(204, "").unwrap().is_ok());
-        for (status, body) in [(200, r#"{"result":"deny"}"#), (401, ""), (403, r#"{"result":"allow"}"#)] {
-            assert!(read(status, body).unwrap().is_err(), "{status} {body}");
+        for status in [400, 401, 403, 404, 422, 499] {
+            assert!(read(status, r#"{"result":"allow"}"#).unwrap().is_err(), "{status}");
+        }
+        assert!(read(200, r#"{"result":"deny"}"#).unwrap().is_err());
+        for status in [500, 503, 599] {
+            assert!(matches!(read(status, r#"{"result":"allow"}"#), Err(NoAnswer::Failed(_))), "{status}");
         }
         for (status, body) in [
             (200, ""),
@@ -252,10 +289,10 @@ mod tests {
             (200, r#"{"result":"allow","roles":[1]}"#),
             (200, r#"{"result":"allow","valid_for_s":-1}"#),
             (301, r#"{"result":"allow"}"#),
-            (404, ""),
-            (500, r#"{"result":"allow"}"#),
+            (408, ""),
+            (429, r#"{"result":"allow"}"#),
         ] {
-            assert!(read(status, body).is_err(), "{status} {body}");
+            assert!(matches!(read(status, body), Err(NoAnswer::Unclear(_))), "{status} {body}");
         }
     }
 
