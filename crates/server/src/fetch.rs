@@ -73,6 +73,12 @@ impl WebAddress {
         if self.port == usual { self.bracketed() } else { format!("{}:{}", self.bracketed(), self.port) }
     }
 
+    /// Where it is, for logs and whoever asks: without the path, which is a secret at many a webhook.
+    pub fn origin(&self) -> String {
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}:{}", self.bracketed(), self.port)
+    }
+
     /// Whether what comes from there cannot be replaced on the way.
     pub fn is_safe(&self) -> bool {
         let is_here = self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -82,8 +88,7 @@ impl WebAddress {
 
 impl fmt::Display for WebAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_encrypted { "https" } else { "http" };
-        write!(f, "{scheme}://{}:{}{}", self.bracketed(), self.port, self.path)
+        write!(f, "{}{}", self.origin(), self.path)
     }
 }
 
@@ -226,6 +231,8 @@ mod tests {
         ] {
             assert_eq!(WebAddress::parse(text).map(|at| at.to_string()).as_deref(), Some(shown));
         }
+        let hook = WebAddress::parse("https://hooks.example/services/T0/SECRET?key=SECRET").unwrap();
+        assert_eq!(hook.origin(), "https://hooks.example:443");
         for bad in [
             "",
             "id.example",

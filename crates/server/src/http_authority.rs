@@ -145,12 +145,17 @@ impl Authority for HttpAuthority {
             }
             Err(NoAnswer::Unclear(why)) => {
                 state.count(2);
-                warn!(event = "http_auth_unclear", at = %self.at, why, "it does not say whether a client may come in");
+                warn!(
+                    event = "http_auth_unclear",
+                    at = self.at.origin(),
+                    why,
+                    "it does not say whether a client may come in"
+                );
                 lock(&state.memory).on_unclear(&print, now)
             }
             Err(NoAnswer::Failed(why)) => {
                 state.count(2);
-                warn!(event = "http_auth_failed", at = %self.at, why, "nobody can say who may come in");
+                warn!(event = "http_auth_failed", at = self.at.origin(), why, "nobody can say who may come in");
                 lock(&state.memory).on_failure(&print, now)
             }
         }

@@ -220,7 +220,7 @@ fn target(draft: SinkDraft, rules: Vec<(LineRule, QoS)>) -> Result<SinkTarget, (
         return Err((*field, format!("a sink of the type {kind:?} has none")));
     }
     let web = || {
-        let expected = || ("url", format!("{url:?} is no address such as \"https://example.org/path\""));
+        let expected = || ("url", no_address("https://example.org/path"));
         WebAddress::parse(&url).ok_or_else(expected)
     };
     match kind.as_str() {
@@ -236,7 +236,7 @@ fn target(draft: SinkDraft, rules: Vec<(LineRule, QoS)>) -> Result<SinkTarget, (
         "postgres" => {
             let table = table.unwrap_or_else(|| "mqtt_messages".to_owned());
             if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
-                return Err(("url", format!("{url:?} is no address such as \"postgres://user@host/database\"")));
+                return Err(("url", no_address("postgres://user@host/database")));
             }
             Ok(SinkTarget::Postgres { url, password, table })
         }
@@ -244,11 +244,16 @@ fn target(draft: SinkDraft, rules: Vec<(LineRule, QoS)>) -> Result<SinkTarget, (
             let parts = url.strip_prefix("kafka://").and_then(|rest| rest.split_once('/'));
             let (hosts, topic) = parts
                 .filter(|(hosts, topic)| !hosts.is_empty() && !topic.is_empty() && !topic.contains('/'))
-                .ok_or_else(|| ("url", format!("{url:?} is no address such as \"kafka://host:9092/topic\"")))?;
+                .ok_or_else(|| ("url", no_address("kafka://host:9092/topic")))?;
             let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:9092") };
             Ok(SinkTarget::Kafka { brokers: hosts.split(',').map(with_port).collect(), topic: topic.to_owned() })
         }
     }
+}
+
+/// Without what was written: it may have a password in it.
+fn no_address(example: &str) -> String {
+    format!("this is no address such as {example:?}")
 }
 
 /// What is wrong with a file is said by itself.
@@ -414,7 +419,7 @@ mod tests {
             ),
             (format!("[[sink]]\n{topic}"), "a sink needs \"name\""),
             (format!("{head}{topic}"), "a sink needs \"url\""),
-            (format!("{head}url = \"h/x\"\n{topic}"), "sink.url: \"h/x\" is no address such as"),
+            (format!("{head}url = \"h/x\"\n{topic}"), "sink.url: this is no address such as"),
             (format!("{head}url = \"http://h\"\n"), "a sink without topics takes nothing; write [[sink.topic]]"),
             (
                 format!("{head}url = \"http://h\"\nsecret_file = \"/nonexistent/s\"\n{topic}"),
@@ -445,6 +450,17 @@ mod tests {
         ] {
             let (_, found) = sinks(&text);
             assert!(found.iter().any(|problem| problem.contains(expected)), "{expected} in {found:#?}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_not_repeated() {
+        for url in ["https://ann:SECRET@h/x", "postgre://ann:SECRET@h/x", "SECRET"] {
+            for kind in ["webhook", "influxdb", "postgres", "kafka"] {
+                let head = format!("[[sink]]\nname = \"a\"\ntype = \"{kind}\"\nurl = \"{url}\"\n");
+                let (_, found) = sinks(&format!("{head}[[sink.topic]]\nfilter = \"#\"\n"));
+                assert!(!found.is_empty() && !found.concat().contains("SECRET"), "{found:#?}");
+            }
         }
     }
 

@@ -78,10 +78,9 @@ impl WebReceiver {
         Ok(Self { sink, at, words, authorization, tls, timeout, connection: None, life })
     }
 
-    /// Without the part of the path that may have a token in it.
+    /// Without the path: whoever knows it may write there, at Slack and its like.
     pub(super) fn address(&self) -> String {
-        let shown = self.at.to_string();
-        shown.split_once('?').map_or(shown.clone(), |(before, _)| before.to_owned())
+        self.at.origin()
     }
 
     pub(super) async fn deliver(&mut self, batch: &SinkBatch) -> SinkVerdict {
