@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rskafka::BackoffConfig;
 use rskafka::chrono::DateTime;
+use rskafka::client::error::{Error as KafkaError, ProtocolError};
 use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::Record;
@@ -32,14 +33,16 @@ impl KafkaReceiver {
     }
 
     pub(super) async fn deliver(&mut self, batch: &SinkBatch) -> SinkVerdict {
-        let why = match tokio::time::timeout(self.timeout, self.produce(batch)).await {
-            Ok(Ok(())) => return SinkVerdict::Taken { unmapped: 0 },
-            Ok(Err(error)) => format!("{error:#}"),
-            Err(_) => format!("no answer in {} s", self.timeout.as_secs_f64()),
+        let verdict = match tokio::time::timeout(self.timeout, self.produce(batch)).await {
+            Ok(Ok(())) => SinkVerdict::Taken { unmapped: 0 },
+            Ok(Err(error)) => judge(&error),
+            Err(_) => SinkVerdict::Later { after: None, why: format!("no answer in {} s", self.timeout.as_secs_f64()) },
         };
-        // Leaders move: the next batch asks who they are.
-        self.partitions.clear();
-        SinkVerdict::Later { after: None, why }
+        if matches!(verdict, SinkVerdict::Later { .. }) {
+            // Leaders move: the next batch asks who they are.
+            self.partitions.clear();
+        }
+        verdict
     }
 
     async fn produce(&mut self, batch: &SinkBatch) -> Result<()> {
@@ -74,6 +77,19 @@ impl KafkaReceiver {
     }
 }
 
+/// Only what is said about the content is the content's fault: it would be said again for ever, and everything behind it would wait.
+fn judge(error: &anyhow::Error) -> SinkVerdict {
+    let why = format!("{error:#}");
+    match error.downcast_ref::<KafkaError>() {
+        Some(KafkaError::ServerError {
+            protocol_error:
+                ProtocolError::MessageTooLarge | ProtocolError::RecordListTooLarge | ProtocolError::InvalidRecord,
+            ..
+        }) => SinkVerdict::Refused { why },
+        _ => SinkVerdict::Later { after: None, why },
+    }
+}
+
 /// The same for a topic as long as the number of partitions is.
 fn place_of(topic: &str, partitions: usize) -> usize {
     let hash = topic
@@ -99,6 +115,8 @@ fn record(message: &SinkMessage) -> Record {
 
 #[cfg(test)]
 mod tests {
+    use rskafka::client::error::RequestContext;
+
     use super::*;
 
     #[test]
@@ -109,6 +127,22 @@ mod tests {
             assert!(places.iter().filter(|other| **other == place).count() > 10, "{places:?}");
         }
         assert_eq!(place_of("x", 1), 0);
+    }
+
+    #[test]
+    fn a_record_that_is_not_wanted_is_given_up_and_nothing_else_is() {
+        let answer = |protocol_error| {
+            let request = RequestContext::Partition("t".into(), 0);
+            let (error_message, response, is_virtual) = (None, None, false);
+            judge(&KafkaError::ServerError { protocol_error, error_message, request, response, is_virtual }.into())
+        };
+        for error in [ProtocolError::MessageTooLarge, ProtocolError::RecordListTooLarge, ProtocolError::InvalidRecord] {
+            assert!(matches!(answer(error), SinkVerdict::Refused { .. }), "{error:?}");
+        }
+        for error in [ProtocolError::NotLeaderOrFollower, ProtocolError::TopicAuthorizationFailed] {
+            assert!(matches!(answer(error), SinkVerdict::Later { .. }), "{error:?}");
+        }
+        assert!(matches!(judge(&anyhow::anyhow!("no route")), SinkVerdict::Later { .. }));
     }
 
     #[test]
