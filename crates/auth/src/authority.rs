@@ -140,12 +140,21 @@ impl AuthorityMemory {
         if self.known.len() >= AUTHORITY_KNOWN_MAX && !self.known.contains_key(&print) {
             let age_max = self.times.hold.max(self.times.cache);
             self.known.retain(|_, remembered| remembered.within(age_max, now).is_some());
-            if self.known.len() >= AUTHORITY_KNOWN_MAX {
-                // The prints are as good as random, and so is the first of them.
-                self.known.pop_first();
+            if self.known.len() >= AUTHORITY_KNOWN_MAX && !self.make_room(verdict.is_ok()) {
+                return;
             }
         }
         self.known.insert(print, Remembered { verdict, at: now });
+    }
+
+    /// Forgets somebody, a no before a yes: whoever guesses drives out nobody who was let in. False if there is no place for a no.
+    fn make_room(&mut self, is_yes: bool) -> bool {
+        let no = self.known.iter().find(|(_, remembered)| remembered.verdict.is_err()).map(|(print, _)| *print);
+        match no {
+            Some(print) => self.known.remove(&print).is_some(),
+            // The prints are as good as random, and so is the first of them.
+            None => is_yes && self.known.pop_first().is_some(),
+        }
     }
 
     /// It is there, and what it says is no answer about this client: whoever it is may have brought that about, and it is nobody
@@ -299,14 +308,37 @@ mod tests {
         }
     }
 
+    fn numbered(number: usize) -> CredentialPrint {
+        let mut print = [0; 32];
+        print[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        print
+    }
+
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut memory = AuthorityMemory::new(TIMES);
-        for number in 0..AUTHORITY_KNOWN_MAX as u64 + 10 {
-            let mut print = [0; 32];
-            print[..8].copy_from_slice(&number.to_le_bytes());
-            memory.on_answer(print, yes(None), at(0));
+        for number in 0..AUTHORITY_KNOWN_MAX + 10 {
+            memory.on_answer(numbered(number), yes(None), at(0));
         }
         assert_eq!(memory.known.len(), AUTHORITY_KNOWN_MAX);
+    }
+
+    #[test]
+    fn whoever_guesses_drives_out_nobody_who_was_let_in() {
+        let mut memory = AuthorityMemory::new(TIMES);
+        let yeses = |memory: &AuthorityMemory| memory.known.values().filter(|it| it.verdict.is_ok()).count();
+        for number in 0..AUTHORITY_KNOWN_MAX - 5 {
+            memory.on_answer(numbered(number), yes(None), at(0));
+        }
+        for number in AUTHORITY_KNOWN_MAX..AUTHORITY_KNOWN_MAX + 50 {
+            memory.on_answer(numbered(number), NO, at(0));
+        }
+        assert_eq!((yeses(&memory), memory.known.len()), (AUTHORITY_KNOWN_MAX - 5, AUTHORITY_KNOWN_MAX));
+        for number in 2 * AUTHORITY_KNOWN_MAX..2 * AUTHORITY_KNOWN_MAX + 5 {
+            memory.on_answer(numbered(number), yes(None), at(0));
+        }
+        assert_eq!(yeses(&memory), AUTHORITY_KNOWN_MAX, "a yes takes the place of a no");
+        memory.on_answer(numbered(3 * AUTHORITY_KNOWN_MAX), NO, at(0));
+        assert_eq!((yeses(&memory), memory.known.len()), (AUTHORITY_KNOWN_MAX, AUTHORITY_KNOWN_MAX));
     }
 }
