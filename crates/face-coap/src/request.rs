@@ -248,7 +248,13 @@ fn publish(
     }
     let body = match body(shard, conn, request, now) {
         Ok(body) => body,
-        Err(answer) => return stop(shard, &answer),
+        Err(answer) => {
+            // A block that comes again, because this answer was lost, is not the next one.
+            if let Some((link, _)) = shard.face_mut::<CoapLink>(conn) {
+                link.remember(exchange.message, now);
+            }
+            return stop(shard, &answer);
+        }
     };
     let before = shard.read_retained(conn, topic, now).unwrap_or(None);
     if !meets_preconditions(request, before.as_ref()) {

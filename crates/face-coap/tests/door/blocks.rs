@@ -68,6 +68,20 @@ fn a_large_state_goes_in_and_comes_out_in_blocks() {
 }
 
 #[test]
+fn a_block_whose_answer_was_lost_is_answered_again_and_taken_once() {
+    let mut world = World::new();
+    let whole = body(200);
+    for (place, (part, message)) in whole.chunks(64).zip(10..).enumerate() {
+        let ask = Ask::new(3, "ps/large", message).payload(part).option(27, &block(place as u32, place < 3, 2));
+        let first = world.ask(here(1), &ask);
+        assert_eq!(code(&first), if place < 3 { "2.31" } else { "2.01" });
+        assert_eq!(world.ask(here(1), &ask).to_bytes().unwrap(), first.to_bytes().unwrap(), "block {place}");
+    }
+    assert_eq!(world.ask(here(2), &Ask::get("ps/large", 1)).payload, whole);
+    assert_eq!((world.endpoint.stats().repeated, world.shard.stats().publish_received), (4, 1));
+}
+
+#[test]
 fn blocks_that_do_not_fit_together_are_refused() {
     let mut world = World::new();
     let part = |message, at: &str, option: Vec<u8>, bytes: usize| {
