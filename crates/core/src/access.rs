@@ -28,6 +28,10 @@ pub const SINK_USER: &str = "$sink";
 /// What the client identifiers of the broker's own sinks begin with, as [`BRIDGE_IDS`].
 pub const SINK_IDS: &str = "$sink/";
 
+/// What the client identifiers of addresses that speak CoAP begin with. Whoever had one could take such a client over, so
+/// nobody has one who speaks anything else.
+pub const COAP_IDS: &str = "$coap/";
+
 /// Which user a client identifier belongs to that is the broker's own; none if it is not.
 pub fn own_user(client_id: &str) -> Option<&'static str> {
     let known = [(BRIDGE_IDS, BRIDGE_USER), (SINK_IDS, SINK_USER)];

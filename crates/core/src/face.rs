@@ -44,6 +44,11 @@ pub trait Face: Any + Debug + Send {
         false
     }
 
+    /// What its client identifiers begin with, where the protocol has none and they are given to its clients.
+    fn given_ids(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The protocol and its version, as people call it.
     fn protocol(&self) -> &'static str;
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_core::access::Identity;
+use tidegate_core::access::{COAP_IDS, Identity};
 use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Hello, Portion, Progress, ReadStep, Shard, Then};
 
@@ -136,7 +136,7 @@ impl CoapEndpoint {
 
     /// What the client at an address is called.
     pub fn client_id(address: SocketAddr) -> alloc::string::String {
-        format!("coap/{address}")
+        format!("{COAP_IDS}{address}")
     }
 
     /// A datagram came, at any time since the socket was last known to be empty.

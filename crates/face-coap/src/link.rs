@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_core::access::COAP_IDS;
 use tidegate_core::event::Why;
 use tidegate_core::face::{ClientAnswer, Face, Frames, OutgoingPublication, PacketLength};
 use tidegate_core::{Charge, Memory};
@@ -359,6 +360,10 @@ impl Face for CoapLink {
 
     fn hears_every_refusal(&self) -> bool {
         true
+    }
+
+    fn given_ids(&self) -> Option<&'static str> {
+        Some(COAP_IDS)
     }
 
     fn protocol(&self) -> &'static str {

@@ -88,6 +88,15 @@ fn is_not_its_own(got: &[Got]) -> bool {
 }
 
 #[test]
+fn nobody_who_speaks_mqtt_is_called_as_an_address_that_speaks_coap() {
+    let mut net = Net::new(1);
+    let mallory = net.dial("$coap/127.0.0.1:40000", &Options::default());
+    assert!(is_not_its_own(&net.receive(mallory)) && net.is_closed(mallory));
+    let other = net.dial("coap/127.0.0.1:40000", &Options::default());
+    assert!(!is_not_its_own(&net.receive(other)) && !net.is_closed(other));
+}
+
+#[test]
 fn f039_another_user_does_not_get_the_session() {
     let mut net = Net::new(1);
     let alice = net.connect("c", &Options { user: Some("alice"), ..lasting(100) });
