@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! asked before     a yes holds for `cache`, a no for 5 s at most
-//! it fails         three times in a row, and it is not asked for 1, 2, 4 … 30 s; then about one client, and what comes of it decides
+//! it fails         three times in a row, and it is not asked for 1, 2, 4 … 30 s; then about one client, whose answer decides
 //! it is unclear    it is there, and has said nothing about this client: that closes no door to others
 //! while it fails   a yes of the last `hold` holds, and nobody else comes in
 //! ```
@@ -147,7 +147,7 @@ impl AuthorityMemory {
         self.known.insert(print, Remembered { verdict, at: now });
     }
 
-    /// Forgets somebody, a no before a yes: whoever guesses drives out nobody who was let in. False if there is no place for a no.
+    /// Forgets somebody, a no before a yes: whoever guesses drives out nobody who was let in. False: no place for a no.
     fn make_room(&mut self, is_yes: bool) -> bool {
         let no = self.known.iter().find(|(_, remembered)| remembered.verdict.is_err()).map(|(print, _)| *print);
         match no {

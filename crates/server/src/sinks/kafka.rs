@@ -77,7 +77,7 @@ impl KafkaReceiver {
     }
 }
 
-/// Only what is said about the content is the content's fault: it would be said again for ever, and everything behind it would wait.
+/// Only what is said about the content is the content's fault: it would be said for ever, and what is behind would wait.
 fn judge(error: &anyhow::Error) -> SinkVerdict {
     let why = format!("{error:#}");
     match error.downcast_ref::<KafkaError>() {

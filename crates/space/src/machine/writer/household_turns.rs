@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug)]
 pub(super) struct HouseholdTurns<T> {
     waiting: VecDeque<(u64, T)>,
-    /// The turn in which a household was last served: of those that wait, and of those that were served since the one that is next
-    /// was. So whoever comes one by one is not next each time.
+    /// The turn in which a household was last served: of those that wait, and of those that were served since the one
+    /// that is next was. So whoever comes one by one is not next each time.
     served: BTreeMap<u64, u64>,
     turns: u64,
 }
@@ -74,8 +74,8 @@ impl<T> HouseholdTurns<T> {
         self.waiting.iter().map(|(household, _)| self.turn(*household)).min().unwrap_or(0)
     }
 
-    /// Whoever does not wait and would be next is as good as new. Newcomers stand behind the one that is next, so those that are left
-    /// are no more than have waited beside it.
+    /// Whoever does not wait and would be next is as good as new. Newcomers stand behind the one that is next, so those that
+    /// are left are no more than have waited beside it.
     fn forget(&mut self) {
         if self.waiting.is_empty() {
             return self.served.clear();
