@@ -129,9 +129,15 @@ impl CoapEndpoint {
         self.peers.contains_key(&address)
     }
 
-    /// An address that has none any more. To be asked until there is no more of them.
+    /// An address that has none any more. To be asked until there is no more of them. Not one that has left and is back: what
+    /// its driver has for it belongs to the new connection.
     pub fn poll_left(&mut self) -> Option<SocketAddr> {
-        self.left.pop()
+        loop {
+            let address = self.left.pop()?;
+            if !self.knows(address) {
+                return Some(address);
+            }
+        }
     }
 
     /// What the client at an address is called.

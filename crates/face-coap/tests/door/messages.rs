@@ -5,6 +5,7 @@ use std::time::Duration;
 use coap_lite::{CoapOption, MessageType, Packet};
 use proptest::prelude::*;
 use tidegate_face_coap::NotAdmitted;
+use tidegate_wire_mqtt::ReasonCode;
 
 use crate::world::{Ask, World, code, empty, here, number};
 
@@ -14,6 +15,21 @@ fn a_ping_is_answered_by_a_reset_and_leaves_nothing() {
     let said = world.receive(here(1), &empty(MessageType::Confirmable, 77));
     assert_eq!(said, [(here(1), empty(MessageType::Reset, 77))]);
     assert!(world.endpoint.is_empty());
+}
+
+#[test]
+fn an_address_that_has_left_and_is_back_has_not_left() {
+    let mut world = World::new();
+    world.ask(here(1), &Ask::get("ps/a", 1));
+    world.ask(here(2), &Ask::get("ps/a", 1));
+    world.shard.handle_expel(|_, _| true, ReasonCode::AdministrativeAction, world.now);
+    while let Some(conn) = world.shard.poll_close() {
+        world.endpoint.close(&mut world.shard, conn, world.now);
+    }
+    // Before anybody has asked who left.
+    world.handle(here(1), &Ask::get("ps/a", 2).bytes());
+    assert!(world.endpoint.knows(here(1)) && !world.endpoint.knows(here(2)));
+    assert_eq!((world.endpoint.poll_left(), world.endpoint.poll_left()), (Some(here(2)), None));
 }
 
 #[test]

@@ -44,9 +44,14 @@ impl World {
 
     /// What is said to everybody when these bytes come.
     pub(crate) fn receive(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
+        self.handle(from, bytes);
+        self.turn()
+    }
+
+    /// A datagram, without a turn after it.
+    pub(crate) fn handle(&mut self, from: SocketAddr, bytes: &[u8]) {
         let mut admission = Verdict(self.verdict);
         self.endpoint.handle_datagram(&mut self.shard, (from, bytes), &mut admission, self.now, self.now);
-        self.turn()
     }
 
     /// A turn of a driver.
