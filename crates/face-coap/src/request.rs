@@ -256,13 +256,14 @@ fn publish(
             return stop(shard, &answer);
         }
     };
-    let before = shard.read_retained(conn, topic, now).unwrap_or(None);
-    if !meets_preconditions(request, before.as_ref()) {
-        return stop(shard, &Answer::new(code::PRECONDITION_FAILED));
+    if let Err(code) = check_preconditions(shard, conn, request, topic, now) {
+        return stop(shard, &Answer::new(code));
     }
+    // Whoever may write and not read learns nothing of what was there.
+    let is_new = !shard.has_retained(conn, topic, now).unwrap_or(false);
     let success = match request.method {
         Method::Delete => code::DELETED,
-        _ if before.is_none() && is_state(request) => code::CREATED,
+        _ if is_new && is_state(request) => code::CREATED,
         _ => code::CHANGED,
     };
     let Some((link, _)) = shard.face_mut::<CoapLink>(conn) else { return (false, Ok(Flow::On)) };
@@ -328,12 +329,21 @@ fn body(shard: &mut Shard, conn: ConnId, request: &Request, now: Timestamp) -> R
     }
 }
 
-/// RFC 7252, section 5.10.8.
-fn meets_preconditions(request: &Request, before: Option<&RetainedState>) -> bool {
-    if request.if_none_match && before.is_some() {
-        return false;
+/// RFC 7252, section 5.10.8. Who asks about a state reads it, and has to be allowed to.
+fn check_preconditions(
+    shard: &mut Shard,
+    conn: ConnId,
+    request: &Request,
+    topic: &str,
+    now: Timestamp,
+) -> Result<(), u8> {
+    if request.if_none_match && shard.has_retained(conn, topic, now).map_err(code_of)? {
+        return Err(code::PRECONDITION_FAILED);
     }
-    let is_it =
-        |etag: &Vec<u8>| before.is_some_and(|state| etag.is_empty() || **etag == etag_of(&state.payload).to_be_bytes());
-    request.if_match.is_empty() || request.if_match.iter().any(is_it)
+    if request.if_match.is_empty() {
+        return Ok(());
+    }
+    let before = shard.read_retained(conn, topic, now).map_err(code_of)?.ok_or(code::PRECONDITION_FAILED)?;
+    let is_it = |etag: &Vec<u8>| etag.is_empty() || **etag == etag_of(&before.payload).to_be_bytes();
+    if request.if_match.iter().any(is_it) { Ok(()) } else { Err(code::PRECONDITION_FAILED) }
 }

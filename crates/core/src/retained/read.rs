@@ -29,12 +29,12 @@ impl ShardState {
         topic: &str,
         now: Timestamp,
     ) -> Result<Option<RetainedState>, ReasonCode> {
-        let Some(session) = self.session_of(conn) else { return Err(ReasonCode::UnspecifiedError) };
-        let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
-        let may = |action| self.may(&identity, &client_id, action, topic);
-        if !may(Action::Subscribe) || !may(Action::Receive) {
-            self.tell(Event::Denied { client_id, what: "read", topic: topic.into() });
-            return Err(ReasonCode::NotAuthorized);
+        if let Err(reason) = self.has_retained(conn, topic, now) {
+            if let Some(session) = self.session_of(conn) {
+                let client_id = Arc::clone(&session.client_id);
+                self.tell(Event::Denied { client_id, what: "read", topic: topic.into() });
+            }
+            return Err(reason);
         }
         let Some(message) = self.retained.get(topic) else { return Ok(None) };
         let view = message.view();
@@ -43,5 +43,16 @@ impl ShardState {
             content_type: view.properties.content_type().map(Into::into),
             seconds_left: view.seconds_left(now),
         }))
+    }
+
+    /// Whether there is one that a client may read, without a word to anybody if it may not.
+    pub(crate) fn has_retained(&mut self, conn: ConnId, topic: &str, now: Timestamp) -> Result<bool, ReasonCode> {
+        let session = self.connection(conn).and_then(|connection| self.sessions.get(connection.session));
+        let Some(session) = session else { return Err(ReasonCode::UnspecifiedError) };
+        let may = |action| self.may(&session.identity, &session.client_id, action, topic);
+        if !may(Action::Subscribe) || !may(Action::Receive) {
+            return Err(ReasonCode::NotAuthorized);
+        }
+        Ok(self.retained.get(topic).is_some_and(|message| !message.view().is_expired(now)))
     }
 }

@@ -134,6 +134,11 @@ impl Shard {
         self.state.read_retained(conn, topic, now)
     }
 
+    /// Whether a topic has a retained message, for a client that may read it. One that may not is no event: it did not ask.
+    pub fn has_retained(&mut self, conn: ConnId, topic: &str, now: Timestamp) -> Result<bool, ReasonCode> {
+        self.state.has_retained(conn, topic, now)
+    }
+
     /// What was published to of late.
     pub fn topics(&self, now: Timestamp) -> TopicsReport {
         self.state.topics(now)

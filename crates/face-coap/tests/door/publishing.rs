@@ -6,6 +6,7 @@ use std::time::Duration;
 use coap_lite::{MessageType, Packet};
 use tidegate_core::Whom;
 use tidegate_core::access::{Action, Identity, Policy};
+use tidegate_core::event::Event;
 use tidegate_core::settings::{Rate, Settings};
 use tidegate_face_coap::CoapEndpoint;
 
@@ -77,7 +78,7 @@ impl Policy for Strict {
     fn allows(&self, _: &Identity, _: &str, action: Action, topic: &str) -> bool {
         match action {
             Action::Publish => topic.starts_with("mine/"),
-            Action::Subscribe | Action::Receive => topic != "secret",
+            Action::Subscribe | Action::Receive => topic != "secret" && topic != "mine/blind",
             Action::Prioritize => false,
         }
     }
@@ -100,6 +101,29 @@ fn rules_of_access_hold_here_as_everywhere() {
     }
     assert_eq!(world.endpoint.stats().observers, 0);
     world.shard.audit().unwrap();
+}
+
+#[test]
+fn who_may_write_and_not_read_is_denied_nothing_unless_it_asks_what_is_there() {
+    let mut world = World::with(Settings::default(), Arc::new(Strict));
+    let denied = |world: &mut World| {
+        let events = std::iter::from_fn(|| world.shard.poll_event());
+        events.filter(|event| matches!(event, Event::Denied { .. })).count()
+    };
+    for message in 1..3 {
+        world.handle(here(1), &Ask::put("ps/mine/blind", "x", message).bytes());
+        assert_eq!(denied(&mut world), 0);
+        world.turn();
+    }
+    world.handle(here(1), &Ask::new(4, "ps/mine/blind", 3).bytes());
+    assert_eq!(denied(&mut world), 0);
+    world.turn();
+    let taken = world.shard.stats().publish_received;
+    for (option, message) in [(1, 4), (5, 5)] {
+        let asked = world.ask(here(1), &Ask::put("ps/mine/blind", "y", message).option(option, b""));
+        assert_eq!(code(&asked), "4.03");
+    }
+    assert_eq!((taken, world.shard.stats().publish_received), (3, 3));
 }
 
 #[test]
