@@ -251,7 +251,7 @@ mod tests {
     fn one_is_asked_about_at_a_time_after_failures_however_slow_it_is() {
         let mut memory = AuthorityMemory::new(TIMES);
         for _ in 0..3 {
-            memory.on_failure(&[1; 32], at(0));
+            assert_eq!(memory.on_failure(&[1; 32], at(0)), AWAY);
         }
         assert_eq!(memory.consult(&[1; 32], at(1)), AuthorityStep::Ask);
         assert_eq!(memory.consult(&[2; 32], at(2)), AuthorityStep::Known(AWAY), "the first may still be answered");
