@@ -10,6 +10,8 @@ use std::path::Path;
 
 use tidegate_broker::config::{Listener, ListenerKind};
 
+use crate::config::keys::Options;
+use crate::config::setting::Or;
 use crate::config::{ConfigProblem, Problems};
 use crate::plan::is_block;
 
@@ -25,13 +27,31 @@ impl std::fmt::Display for CannotListen {
 
 impl std::error::Error for CannotListen {}
 
+/// Takes out the listener for CoAP that nobody asked for, if it cannot be opened: no reason not to serve. Why it is gone,
+/// and what to type about it.
+pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Option<String> {
+    let Or::Word(_) = options.listeners.coap else { return None };
+    let place = listeners.iter().position(|listener| listener.kind == ListenerKind::Coap)?;
+    let error = try_to_bind(&listeners[place])?;
+    let Listener { bind: at, .. } = listeners.remove(place);
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => format!("{} has the port", holder_words(at, true)),
+        _ => error.to_string(),
+    };
+    Some(format!("no CoAP: {at} (UDP) cannot be opened, {why}; choose another with --coap ADDR, or say --coap off"))
+}
+
+fn try_to_bind(listener: &Listener) -> Option<std::io::Error> {
+    match listener.kind {
+        ListenerKind::Coap => UdpSocket::bind(listener.bind).err(),
+        _ => TcpListener::bind(listener.bind).err(),
+    }
+}
+
 /// Tries every listener; all failures at once.
 pub fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
     let failed = |listener: &Listener| {
-        let error = match listener.kind {
-            ListenerKind::Coap => UdpSocket::bind(listener.bind).err()?,
-            _ => TcpListener::bind(listener.bind).err()?,
-        };
+        let error = try_to_bind(listener)?;
         let elsewhere = is_block(listener).then(|| format!("change its address ([[listener]] {})", listener.name));
         let problem = explain(listener.name, listener.bind, &error);
         Some(if elsewhere.is_some() { problem.with_hint(elsewhere) } else { problem })
@@ -49,7 +69,7 @@ fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> ConfigProblem 
     let elsewhere = format!("move it with --{name} ADDR (listeners.{name}), or switch it off with --{name} off");
     let (why, hint) = match error.kind() {
         ErrorKind::AddrInUse => {
-            let holder = holder(at).map_or_else(|| "another program".to_owned(), |holder| format!("\"{holder}\""));
+            let holder = holder_words(at, name == ListenerKind::Coap.name());
             (format!("{holder} listens there already"), elsewhere)
         }
         ErrorKind::PermissionDenied => {
@@ -61,10 +81,20 @@ fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> ConfigProblem 
     ConfigProblem::general(format!("cannot listen for {name} on {at}: {why}")).with_hint(hint)
 }
 
+fn holder_words(at: SocketAddr, is_udp: bool) -> String {
+    holder(at, is_udp).map_or_else(|| "another program".to_owned(), |holder| format!("\"{holder}\""))
+}
+
 /// Name and process id of who listens on this port, where the system tells (Linux, and only as far as we may look).
-fn holder(at: SocketAddr) -> Option<String> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let inode_in = |table: &&str| listening_inode(&std::fs::read_to_string(table).ok()?, at.port());
+fn holder(at: SocketAddr, is_udp: bool) -> Option<String> {
+    // A socket for datagrams does not listen: it is one that is connected to nobody.
+    const UNCONNECTED: &str = "07";
+    let (tables, state) = if is_udp {
+        (["/proc/net/udp", "/proc/net/udp6"], UNCONNECTED)
+    } else {
+        (["/proc/net/tcp", "/proc/net/tcp6"], LISTENS)
+    };
+    let inode_in = |table: &&str| inode_of(&std::fs::read_to_string(table).ok()?, at.port(), state);
     let inode = tables.iter().find_map(inode_in)?;
     let socket = format!("socket:[{inode}]");
     let processes = std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
@@ -76,13 +106,15 @@ fn holder(at: SocketAddr) -> Option<String> {
     Some(format!("{} (pid {})", name.trim(), owner.file_name()?.to_string_lossy()))
 }
 
-/// The inode of the listening socket with this port. Columns: `sl local_address rem_address st … inode` at the tenth.
-fn listening_inode(table: &str, port: u16) -> Option<u64> {
-    const LISTEN: &str = "0A";
+/// The state of a stream's socket that listens.
+const LISTENS: &str = "0A";
+
+/// The inode of the socket with this port and state. Columns: `sl local_address rem_address st … inode` at the tenth.
+fn inode_of(table: &str, port: u16, state: &str) -> Option<u64> {
     let local = format!(":{port:04X}");
     table.lines().skip(1).find_map(|line| {
         let columns: Vec<&str> = line.split_whitespace().collect();
-        let is_it = columns.get(1)?.ends_with(&local) && *columns.get(3)? == LISTEN;
+        let is_it = columns.get(1)?.ends_with(&local) && *columns.get(3)? == state;
         if is_it { columns.get(9)?.parse().ok() } else { None }
     })
 }
@@ -109,6 +141,28 @@ mod tests {
     }
 
     #[test]
+    fn coap_that_nobody_asked_for_is_left_out_where_its_port_is_taken_and_given_one_is_refused() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let bind = taken.local_addr().unwrap();
+        let mut listeners = vec![Listener::new(ListenerKind::Coap, bind)];
+        let mut options = Options::default();
+        options.listeners.coap = Or::Is(Or::Is(crate::config::words::BindAddress(bind)));
+        assert_eq!(leave_out_unasked(&mut listeners, &options), None);
+        let refused = check(&listeners).unwrap_err().to_string();
+        assert!(refused.contains("listens there already; move it with --coap ADDR"), "{refused}");
+        options.listeners.coap = Or::WORD;
+        let why = leave_out_unasked(&mut listeners, &options).unwrap();
+        assert!(listeners.is_empty() && why.contains("--coap off"), "{why}");
+        if cfg!(target_os = "linux") {
+            let me = format!("(pid {})", std::process::id());
+            assert!(why.contains(&me) && refused.contains(&me), "{why} {refused}");
+        }
+        drop(taken);
+        listeners.push(Listener::new(ListenerKind::Coap, bind));
+        assert_eq!((leave_out_unasked(&mut listeners, &options), listeners.len()), (None, 1));
+    }
+
+    #[test]
     fn f147_an_address_of_another_machine_is_named() {
         let bind = "192.0.2.1:1883".parse().unwrap();
         let refused = check(&[Listener::new(ListenerKind::Mqtt, bind)]).unwrap_err().to_string();
@@ -128,7 +182,7 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
                      0: 0100007F:075B 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 11 1\n\
                      1: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 22 1\n";
-        assert_eq!(listening_inode(table, 1883), Some(22));
-        assert_eq!(listening_inode(table, 1884), None);
+        assert_eq!(inode_of(table, 1883, LISTENS), Some(22));
+        assert_eq!(inode_of(table, 1884, LISTENS), None);
     }
 }

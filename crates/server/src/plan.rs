@@ -23,18 +23,24 @@ use admission::pointless_delays;
 pub use admission::{admission, delegation, long_answers};
 pub use listeners::{DOORS, is_block, listener_key};
 
-use crate::certificate;
 use crate::config::bridge::BridgeSettings;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{FOREVER, Or, Size, Span, WholeNumber};
 use crate::config::sink::SinkSettings;
 use crate::config::words::{BindAddress, BindIds, Door, Origins, SecureDoor};
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
+use crate::{certificate, tokens};
 
 /// The file with the users: the one that is configured, else the one in the data folder unless there surely is none.
 pub fn password_file(options: &Options) -> Option<PathBuf> {
     let usual = || Some(usual_password_file(options)).filter(|path| !is_missing(path));
     options.security.password_file.clone().or_else(usual)
+}
+
+/// Whether there are users, here or elsewhere: whoever comes with a token, or is known to somebody who is asked, is one, too.
+pub fn has_users(loaded: &Loaded) -> bool {
+    let is_asked = loaded.options.http_auth.url.clone().value().is_some();
+    password_file(&loaded.options).is_some() || tokens::rules(loaded).is_some() || is_asked
 }
 
 /// Whether there surely is no such file. One that we may not look at may be there: to take it for missing would open the

@@ -91,8 +91,9 @@ pub struct ServeCommand {
 
 /// Runs the broker until it is told to stop. `demo` is what the dashboard can show.
 pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Result<()> {
-    let ready = prepare(&sources)?;
+    let mut ready = prepare(&sources)?;
     plan::check_data(&ready.loaded)?;
+    let without_coap = bind::leave_out_unasked(&mut ready.config.listeners, &ready.loaded.options);
     bind::check(&ready.config.listeners)?;
     let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
     panics::log();
@@ -100,6 +101,9 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     // Registered before the first thread starts: a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
     log_warnings(&ready);
+    if let Some(why) = without_coap {
+        warn!(event = "door_off", door = "coap", "{why}");
+    }
     authority::note(&ready.loaded.options);
     if security::is_root() {
         warn!(event = "security", "running as root; a user of its own is safer");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tidegate_broker::config::{Listener, ListenerKind, TlsFiles};
 
-use super::{address, password_file, secure_address};
+use super::{address, has_users, secure_address};
 use crate::certificate;
 use crate::config::keys::Options;
 use crate::config::listener::ListenerSetting;
@@ -33,13 +33,14 @@ pub fn is_block(listener: &Listener) -> bool {
 }
 
 pub(super) fn listeners(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProblem>) -> Vec<Listener> {
-    let mut open = usual(&loaded.options, tls, problems);
+    let mut open = usual(loaded, tls, problems);
     open.extend(loaded.listeners.iter().map(|block| of_block(block, tls, problems)));
     check_apart(&open, problems);
     open
 }
 
-fn usual(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProblem>) -> Vec<Listener> {
+fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProblem>) -> Vec<Listener> {
+    let options = &loaded.options;
     let doors = &options.listeners;
     let plain = [(ListenerKind::Mqtt, doors.mqtt), (ListenerKind::Ws, doors.ws)];
     let secure = [(ListenerKind::Mqtts, doors.mqtts, 8883), (ListenerKind::Wss, doors.wss, 8084)];
@@ -53,7 +54,7 @@ fn usual(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigPro
     // A datagram names no user, so with users CoAP is spoken on demand only.
     let coap = match doors.coap {
         Or::Is(door) => address(door),
-        Or::Word(_) if address(doors.mqtt).is_none() || password_file(options).is_some() => None,
+        Or::Word(_) if address(doors.mqtt).is_none() || has_users(loaded) => None,
         Or::Word(_) => Some(([127, 0, 0, 1], 5683).into()),
     };
     open.extend(coap.map(|at| (ListenerKind::Coap, at)));

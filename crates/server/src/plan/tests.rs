@@ -35,6 +35,17 @@ fn defaults_are_those_of_the_broker() {
         ]
     );
     assert_eq!(open(&planned(&[("listeners.coap", "off")]).unwrap()).len(), 2);
+    // A datagram names no user, wherever users are known.
+    let users = [
+        [("http_auth.url", "https://users.example/ask")].as_slice(),
+        &[("jwt.keys", "https://users.example/keys"), ("jwt.audience", "tidegate")],
+        &[("jwt.secret_file", "/dev/null")],
+        &[("security.password_file", "/dev/null")],
+    ];
+    for flags in users {
+        let open = open(&planned(flags).unwrap());
+        assert!(open.iter().all(|(kind, _)| *kind != ListenerKind::Coap), "{flags:?}: {open:?}");
+    }
     // Datagrams and streams have ports of their own.
     assert!(planned(&[("listeners.coap", "127.0.0.1:1883")]).is_ok());
 }
