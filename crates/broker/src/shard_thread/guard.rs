@@ -323,10 +323,11 @@ impl ShardThread {
                 }
                 let has_left = self.shard.has_said_goodbye(id);
                 let asks = !is_last && !has_left && self.shard.hears_goodbye(id);
-                if !(asks && self.ask_whether_there(id, upstream)) {
-                    let why = if has_left { Why::Goodbye } else { Why::UpstreamClosed };
-                    self.shard.handle_upstream_end(id, why, now);
+                if asks {
+                    return self.ask_whether_there(id, upstream);
                 }
+                let why = if has_left { Why::Goodbye } else { Why::UpstreamClosed };
+                self.shard.handle_upstream_end(id, why, now);
             }
             UpstreamClient::Waiting(_) => {
                 count(&upstream.counts.lost);
@@ -338,11 +339,19 @@ impl ShardThread {
     }
 
     /// A connection to the broker behind ended without a word: it may be gone. The client is told what is true.
-    fn ask_whether_there(&mut self, id: ConnId, upstream: &Arc<Upstream>) -> bool {
-        let Some(to) = upstream.address() else { return false };
+    fn ask_whether_there(&mut self, id: ConnId, upstream: &Arc<Upstream>) {
+        let Some(to) = upstream.address() else {
+            return self.shard.handle_upstream_end(id, Why::UpstreamLost, self.now);
+        };
         let opened = UpstreamConnection::open(to, UpstreamClient::Asking(id), self.now);
         let deadline = self.now + UPSTREAM_ASK_TIMEOUT;
-        opened.is_ok_and(|asking| self.upstreams.insert(asking, deadline, self.poll.registry()).is_ok())
+        let asked = opened.and_then(|asking| self.upstreams.insert(asking, deadline, self.poll.registry()));
+        // On this machine nobody there is known at once.
+        if let Err(error) = asked {
+            count(&upstream.counts.lost);
+            upstream.fail(&error.to_string());
+            self.shard.handle_upstream_end(id, Why::UpstreamLost, self.now);
+        }
     }
 
     /// A connection to the broker behind came to nothing.
