@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_broker::config::{Config, Listener, TlsFiles};
+use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
 use tidegate_broker::{GuardConfig, Handle};
 use tidegate_control::rhythm::RhythmConfig;
@@ -162,9 +162,15 @@ fn pointless_beside_guard(loaded: &Loaded, listeners: &[Listener]) -> Vec<Config
     let origin = loaded.origin("guard.upstream");
     let problem = |message: String| ConfigProblem::of_key(origin, "guard.upstream", message);
     let mut problems = Vec::new();
-    for (what, is_there) in [("bridges", !loaded.bridges.is_empty()), ("maps", !loaded.maps.is_empty())] {
+    let has_coap = listeners.iter().any(|listener| listener.kind == ListenerKind::Coap);
+    for (what, is_there) in [
+        ("bridges", !loaded.bridges.is_empty()),
+        ("sinks", !loaded.sinks.is_empty()),
+        ("maps", !loaded.maps.is_empty()),
+        ("listener for CoAP", has_coap),
+    ] {
         if is_there {
-            problems.push(problem(format!("a guard keeps no messages, so it has no {what}: they need a broker")));
+            problems.push(problem(format!("a guard keeps no messages, so it has no {what}: that needs a broker")));
         }
     }
     let is_itself = |listener: &&Listener| guard.upstream.parse() == Ok(listener.bind);

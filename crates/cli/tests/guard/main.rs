@@ -3,7 +3,6 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-mod dialogue;
 mod other;
 
 use std::io::{Read, Write};
@@ -16,7 +15,7 @@ use tidegate_test_support::{Broker, PATIENCE, text, tidegate};
 use other::{Mosquitto, free_port, guard, stranger};
 
 /// A CONNECT with this level, keep-alive and identifier.
-pub(crate) fn connect(level: u8, keep_alive: u8, id: &str) -> Vec<u8> {
+fn connect(level: u8, keep_alive: u8, id: &str) -> Vec<u8> {
     let properties: &[u8] = if level == 5 { &[0] } else { &[] };
     let body =
         [b"\x00\x04MQTT", &[level, 2, 0, keep_alive][..], properties, &[0, id.len() as u8], id.as_bytes()].concat();
@@ -24,7 +23,7 @@ pub(crate) fn connect(level: u8, keep_alive: u8, id: &str) -> Vec<u8> {
 }
 
 /// A connection by hand, and what is answered first.
-pub(crate) fn raw(port: u16, first: &[u8]) -> (TcpStream, Vec<u8>) {
+fn raw(port: u16, first: &[u8]) -> (TcpStream, Vec<u8>) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time");
     socket.write_all(first).expect("it takes it");
@@ -115,7 +114,7 @@ fn clients_are_told_that_the_broker_behind_is_gone_and_come_back_with_it() {
     assert_eq!((said[0], said[2]), (0xe0, 0x8b), "server shutting down: {said:x?}");
     said.clear();
     old.read_to_end(&mut said).expect("it is closed");
-    assert_eq!(said, [], "3.1.1 has no word for it");
+    assert_eq!(said, b"", "3.1.1 has no word for it");
     assert_eq!(raw(guard.port("mqtt"), &connect(4, 60, "x")).1, b"\x20\x02\x00\x03");
     assert_eq!(raw(guard.port("mqtt"), &connect(5, 60, "x")).1[..4], *b"\x20\x03\x00\x88");
     assert!(guard.metric("tidegate_guard_up") < 0.1);
@@ -147,7 +146,7 @@ fn a_broker_behind_that_lies_after_its_welcome_ends_one_connection() {
     assert_eq!(welcome[..4], *b"\x20\x02\x00\x00");
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).expect("it is closed");
-    assert_eq!(rest, []);
+    assert_eq!(rest, b"");
     assert!(guard.metric("tidegate_guard_failures_total{reason=\"garbage\"}") > 0.5);
 }
 

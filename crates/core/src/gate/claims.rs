@@ -120,8 +120,7 @@ impl ShardState {
     #[cold]
     pub(crate) fn note_unread(&mut self, conn: ConnId, index: u32, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
-        if now.since(connection.hinted_at) >= HINT_EVERY {
-            connection.hinted_at = now;
+        if connection.take_hint(HINT_EVERY, now) {
             self.note_slowed(index, now, now);
         }
     }
