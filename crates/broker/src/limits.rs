@@ -203,6 +203,9 @@ pub(crate) const DOWN_LOOK_BYTES: usize = 256;
 pub(crate) const UPSTREAM_PACKET_MAX: usize = 268_435_460;
 /// How long the broker behind may take to say that it is still there, when it has closed a connection without a word.
 pub(crate) const UPSTREAM_ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection that asks this must last: a process that is killed closes its connections before its door, and takes
+/// some more in between, which are reset.
+pub(crate) const UPSTREAM_STAYS: Duration = Duration::from_millis(100);
 /// How long what a client has said on its way out may take to reach the broker behind.
 pub(crate) const UPSTREAM_LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -200,7 +200,7 @@ impl ShardState {
     /// The other broker has ended a client's connection, or is gone.
     pub(crate) fn handle_upstream_end(&mut self, conn: ConnId, why: Why, now: Timestamp) {
         match why {
-            Why::UpstreamLost => self.end_connection(conn, why, WillFate::Discard, now),
+            Why::UpstreamLost | Why::TakenOver => self.end_connection(conn, why, WillFate::Discard, now),
             why if self.connection(conn).is_some_and(|connection| !connection.is_closing) => self.cut(conn, why, now),
             _ => {}
         }

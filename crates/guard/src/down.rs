@@ -83,7 +83,12 @@ fn packet(
                 None => shard.put_through(conn, packet, Through::Answer, now),
             }
         }
-        DISCONNECT => shard.put_through(conn, packet, Through::Last, now),
+        DISCONNECT => {
+            shard.put_through(conn, packet, Through::Last, now);
+            if let Some((link, _)) = shard.face_mut::<GuardLink>(conn) {
+                link.is_dismissed = true;
+            }
+        }
         _ => shard.put_through(conn, packet, Through::Answer, now),
     }
 }

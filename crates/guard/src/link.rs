@@ -27,6 +27,8 @@ pub(crate) struct GuardLink {
     pub(crate) is_in_order: bool,
     /// It has said goodbye to the other broker.
     pub(crate) is_leaving: bool,
+    /// The other broker has said goodbye to it: nothing is said after that.
+    pub(crate) is_dismissed: bool,
     /// Signs of life of the other broker that the client has not asked for.
     pub(crate) pings_owed: u32,
     /// Where messages of a topic wait, while any message does: by the number of the topic, that of the flow.
@@ -59,6 +61,7 @@ pub(crate) fn hello<'a>(hello: &GuardHello<'a>) -> Hello<'a> {
         aliases: HashMap::with_hasher(FixedState::default()),
         is_in_order: connect.properties.topic_alias_maximum().unwrap_or(0) > 0,
         is_leaving: false,
+        is_dismissed: false,
         pings_owed: 0,
         flows: HashMap::with_hasher(FixedState::default()),
         last: (0, 0),
@@ -81,6 +84,7 @@ pub(crate) fn hello<'a>(hello: &GuardHello<'a>) -> Hello<'a> {
 impl Face for GuardLink {
     fn answer(&mut self, answer: &ClientAnswer<'_>, out: &mut Vec<u8>) {
         match answer {
+            ClientAnswer::Goodbye(_) if self.is_dismissed => {}
             ClientAnswer::Goodbye(why) => goodbye(self.peer, why, out),
             ClientAnswer::Unwelcome { reason, later } => unwelcome(self.peer, *reason, *later, out),
             // The other broker answers.

@@ -303,6 +303,16 @@ fn garbage_from_behind_is_named_and_a_large_packet_is_waited_for() {
 }
 
 #[test]
+fn nothing_is_said_after_the_last_word_of_the_broker_behind() {
+    let mut world = World::new(Settings::default());
+    let conn = world.client("c", Version::V5, &[]);
+    assert_eq!(world.down(conn, b"\xe0\x01\x8e"), 3);
+    // Somebody of the same name comes in before the end of the connection is seen.
+    world.client("c", Version::V5, &[]);
+    assert_eq!(world.written(conn, usize::MAX), b"\xe0\x01\x8e");
+}
+
+#[test]
 fn the_end_of_the_broker_behind_is_told_where_there_is_a_word_for_it() {
     let mut world = World::new(Settings::default());
     let (old, new) = (world.client("old", Version::V311, &[]), world.client("new", Version::V5, &[]));

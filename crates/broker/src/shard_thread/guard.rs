@@ -19,7 +19,7 @@ use crate::first_packet::{First, first_packet, refusal, refusal_until};
 use crate::guard::{Upstream, count};
 use crate::limits::{
     DOWN_LOOK_BYTES, DOWN_TURN_BYTES_MAX, SCRATCH_BYTES, TURN_UNITS_MAX, UPSTREAM_ASK_TIMEOUT, UPSTREAM_LEAVE_TIMEOUT,
-    UPSTREAM_PACKET_MAX,
+    UPSTREAM_PACKET_MAX, UPSTREAM_STAYS,
 };
 use crate::thread_message::Handover;
 
@@ -50,11 +50,7 @@ impl ShardThread {
                 return self.turn_away(handover, ReasonCode::ServerUnavailable);
             }
         };
-        if let Some(connection) = self.upstreams.get(index) {
-            connection.push(&handover.connect);
-            connection.client = UpstreamClient::Waiting(Box::new(handover));
-        }
-        self.upstreams.weigh(index);
+        self.upstreams.ask_for(index, handover);
     }
 
     pub(super) fn on_upstream_event(&mut self, index: usize, event: &Event) {
@@ -71,12 +67,11 @@ impl ShardThread {
                     return self.lose_upstream(index, &upstream);
                 }
             }
-            if let UpstreamClient::Asking(id) = connection.client {
-                // It is there, and wanted to end this one connection.
-                drop(self.upstreams.remove(index));
-                return self.shard.handle_upstream_end(id, Why::UpstreamClosed, now);
+            if matches!(connection.client, UpstreamClient::Asking(_)) {
+                self.upstreams.set_deadline(index, Some(now + UPSTREAM_STAYS));
             }
         }
+        let Some(connection) = self.upstreams.get(index) else { return };
         connection.is_ending |= event.is_read_closed() || event.is_error();
         if event.is_writable() {
             connection.unblock();
@@ -116,6 +111,11 @@ impl ShardThread {
         let Some(connection) = self.upstreams.get(index).filter(|connection| connection.is_open) else { return 0 };
         let read = match connection.read(&mut self.scratch[..SCRATCH_BYTES]) {
             Ok(read) => read,
+            Err(error) if matches!(connection.client, UpstreamClient::Asking(_)) => {
+                upstream.fail(&error.to_string());
+                self.lose_upstream(index, upstream);
+                return 0;
+            }
             Err(_) => DownRead::Ended,
         };
         let (bytes, has_more) = match read {
@@ -210,22 +210,19 @@ impl ShardThread {
     fn admit(&mut self, index: usize, connack: &[u8], upstream: &Arc<Upstream>) {
         upstream.succeed();
         let now = self.now;
-        let Some(connection) = self.upstreams.get(index) else { return };
-        let UpstreamClient::Waiting(handover) = core::mem::replace(&mut connection.client, UpstreamClient::Gone) else {
-            return;
-        };
+        let Some(handover) = self.upstreams.take_waiting(index) else { return };
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
             drop(self.upstreams.remove(index));
-            return self.turn_away(*handover, ReasonCode::UnspecifiedError);
+            return self.turn_away(handover, ReasonCode::UnspecifiedError);
         };
         let keep_alive = connect.keep_alive;
         let (client_id, identity, bytes) = (&*handover.client_id, handover.identity.clone(), handover.connect.len());
         let hello = GuardHello { connect: &connect, bytes, client_id, identity };
         let Some(id) = self.shard.handle_admitted(&hello, now) else {
             self.leave_behind(index);
-            return self.turn_away(*handover, ReasonCode::QuotaExceeded);
+            return self.turn_away(handover, ReasonCode::QuotaExceeded);
         };
-        let Handover { mut link, rest, .. } = *handover;
+        let Handover { mut link, rest, .. } = handover;
         if link.register(self.poll.registry(), token::connection(id)).is_err() {
             self.shard.handle_closed(id, Why::Lost, now);
             return self.leave_behind(index);
@@ -334,8 +331,17 @@ impl ShardThread {
                 upstream.fail("it closes connections without an answer");
                 self.lose_upstream(index, upstream);
             }
-            UpstreamClient::Asking(_) | UpstreamClient::Gone => drop(self.upstreams.remove(index)),
+            UpstreamClient::Asking(id) => self.end_as_wanted(index, id),
+            UpstreamClient::Gone => drop(self.upstreams.remove(index)),
         }
+    }
+
+    /// The broker behind is there, and wanted to end this one connection: for another of that name, if one is about to come in.
+    fn end_as_wanted(&mut self, asking: usize, id: ConnId) {
+        drop(self.upstreams.remove(asking));
+        let has_heir = self.shard.client_id(id).is_some_and(|name| self.upstreams.awaits(name));
+        let why = if has_heir { Why::TakenOver } else { Why::UpstreamClosed };
+        self.shard.handle_upstream_end(id, why, self.now);
     }
 
     /// A connection to the broker behind ended without a word: it may be gone. The client is told what is true.
@@ -409,6 +415,7 @@ impl ShardThread {
                     upstream.fail(&format!("{what} within {:?}", upstream.config.timeout));
                     self.lose_upstream(index, &upstream);
                 }
+                UpstreamClient::Asking(id) if connection.is_open => self.end_as_wanted(index, id),
                 UpstreamClient::Asking(_) => self.lose_upstream(index, &upstream),
                 UpstreamClient::Connected(_) => {}
                 UpstreamClient::Gone => drop(self.upstreams.remove(index)),

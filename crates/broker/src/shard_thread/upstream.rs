@@ -3,7 +3,7 @@
 //! An upstream connection waits for the answer to a client's CONNECT, then it belongs to a connection that the core knows;
 //! and when that is gone, it is closed when its last byte is out and the other side has closed, too.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
@@ -193,6 +193,8 @@ pub(super) struct Upstreams {
     slots: Vec<Option<UpstreamConnection>>,
     free: Vec<usize>,
     deadlines: BTreeSet<(Timestamp, usize)>,
+    /// How many of a name wait for an answer to their CONNECT.
+    waiting: BTreeMap<Box<str>, usize>,
     /// Those with something to read, in order.
     pub(super) ready: VecDeque<usize>,
     /// Those with something to send.
@@ -234,9 +236,43 @@ impl Upstreams {
     pub(super) fn remove(&mut self, index: usize) -> Option<UpstreamConnection> {
         self.set_deadline(index, None);
         let removed = self.slots.get_mut(index)?.take()?;
+        if let UpstreamClient::Waiting(handover) = &removed.client {
+            self.wait_no_longer(&handover.client_id);
+        }
         self.bytes -= removed.counted;
         self.free.push(index);
         Some(removed)
+    }
+
+    /// A client's CONNECT goes to the broker behind, and it waits for the answer.
+    pub(super) fn ask_for(&mut self, index: usize, handover: Handover) {
+        let Some(connection) = self.slots.get_mut(index).and_then(Option::as_mut) else { return };
+        *self.waiting.entry((*handover.client_id).into()).or_default() += 1;
+        connection.push(&handover.connect);
+        connection.client = UpstreamClient::Waiting(Box::new(handover));
+        self.weigh(index);
+    }
+
+    /// Who waited there for an answer, which has come.
+    pub(super) fn take_waiting(&mut self, index: usize) -> Option<Handover> {
+        let client = &mut self.slots.get_mut(index)?.as_mut()?.client;
+        let UpstreamClient::Waiting(handover) = std::mem::replace(client, UpstreamClient::Gone) else { return None };
+        self.wait_no_longer(&handover.client_id);
+        Some(*handover)
+    }
+
+    fn wait_no_longer(&mut self, name: &str) {
+        if let Some(count) = self.waiting.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(name);
+            }
+        }
+    }
+
+    /// Whether a client of this name waits for an answer.
+    pub(super) fn awaits(&self, name: &str) -> bool {
+        self.waiting.contains_key(name)
     }
 
     /// By when something has to have happened; none: never.

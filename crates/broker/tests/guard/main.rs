@@ -14,7 +14,7 @@ use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
 use tidegate_test_support::PATIENCE;
 
-use other::{Mosquitto, free_port, guard, stranger};
+use other::{Mosquitto, free_port, guard, guard_within, stranger};
 
 /// A CONNECT with this level, keep-alive and identifier.
 pub(crate) fn connect(level: u8, keep_alive: u8, id: &str) -> Vec<u8> {
@@ -101,7 +101,7 @@ fn what_is_no_broker_is_named_and_nobody_waits_for_ever() {
     for (answer, reason) in
         [(&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "garbage"), (b"\x30\x02\x00\x00", "garbage"), (b"", "silent")]
     {
-        let (guard, port) = guard(stranger(answer));
+        let (guard, port) = guard_within(stranger(answer), Duration::from_millis(500));
         assert_eq!(raw(port, &connect(4, 60, "x")).1, b"\x20\x02\x00\x03", "{reason}");
         assert_eq!(metric(&guard, "guard_failures", Some(reason)), 1, "{reason}");
     }
@@ -128,7 +128,8 @@ fn a_client_that_is_slowed_is_kept_alive_behind_and_loses_nothing() {
     let (guard, port) = guard(other.port);
     let whom = Whom::Client("slow".into());
     assert!(guard.set_limit(&whom, Some(Rate::new(1, Duration::from_secs(4), 1))));
-    let (mut watcher, _) = raw(port, &connect(4, 60, "watcher"));
+    let (mut watcher, welcome) = raw(port, &connect(4, 60, "watcher"));
+    assert_eq!(welcome, b"\x20\x02\x00\x00");
     watcher.write_all(b"\x82\x06\x00\x01\x00\x01n\x00").unwrap();
     let mut granted = [0; 5];
     watcher.read_exact(&mut granted).unwrap();

@@ -76,11 +76,16 @@ fn run(program: &Path, folder: &Path, port: u16) -> Child {
 
 /// A guard of what is at this port of this machine, and its own port.
 pub(crate) fn guard(port: u16) -> (Broker, u16) {
+    guard_within(port, PATIENCE)
+}
+
+/// One that waits so long for an answer to a CONNECT.
+pub(crate) fn guard_within(port: u16, timeout: Duration) -> (Broker, u16) {
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
     let upstream = format!("127.0.0.1:{port}");
     let config = Config {
         listeners: vec![Listener::new(ListenerKind::Mqtt, here)],
-        guard: Some(GuardConfig { upstream, timeout: Duration::from_millis(500) }),
+        guard: Some(GuardConfig { upstream, timeout }),
         sys_interval: Duration::ZERO,
         ..Config::default()
     };

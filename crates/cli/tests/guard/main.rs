@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidegate_test_support::{Broker, PATIENCE, text, tidegate};
 
-use other::{Mosquitto, free_port, guard, stranger};
+use other::{Mosquitto, free_port, guard, guard_within, stranger};
 
 /// A CONNECT with this level, keep-alive and identifier.
 fn connect(level: u8, keep_alive: u8, id: &str) -> Vec<u8> {
@@ -129,7 +129,7 @@ fn what_is_no_broker_is_named_and_nobody_waits_for_ever() {
     for (answer, reason) in
         [(&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "garbage"), (b"\x30\x02\x00\x00", "garbage"), (b"", "silent")]
     {
-        let guard = guard(stranger(answer));
+        let guard = guard_within(stranger(answer), "500ms");
         assert_eq!(raw(guard.port("mqtt"), &connect(4, 60, "x")).1, b"\x20\x02\x00\x03", "{reason}");
         assert!((guard.metric(&format!("tidegate_guard_failures_total{{reason=\"{reason}\"}}")) - 1.0).abs() < 0.1);
     }

@@ -74,8 +74,13 @@ fn run(program: &Path, folder: &Path, port: u16) -> Child {
 
 /// A guard of what is at this port of this machine.
 pub(crate) fn guard(port: u16) -> Broker {
-    let upstream = format!("guard.upstream=127.0.0.1:{port}");
-    Launch::new().door("admin").door("ws").arguments(["--set", &upstream, "--set", "guard.timeout=500ms"]).start()
+    guard_within(port, "30s")
+}
+
+/// One that waits so long for an answer to a CONNECT.
+pub(crate) fn guard_within(port: u16, timeout: &str) -> Broker {
+    let (upstream, timeout) = (format!("127.0.0.1:{port}"), format!("guard.timeout={timeout}"));
+    Launch::new().door("admin").door("ws").arguments(["--upstream", &upstream, "--set", &timeout]).start_as("guard")
 }
 
 /// Somebody at a port who is no broker: answers every connection with these bytes, and keeps it open.

@@ -53,6 +53,12 @@ impl Shard {
         self.state.is_outbox_full(conn)
     }
 
+    /// What a client is called.
+    pub fn client_id(&self, conn: ConnId) -> Option<&str> {
+        let session = self.state.connection(conn)?.session;
+        self.state.sessions.get(session).map(|session| &*session.client_id)
+    }
+
     /// The other broker has ended a client's connection, or is gone: [`Why`] says which.
     pub fn handle_upstream_end(&mut self, conn: ConnId, why: Why, now: Timestamp) {
         self.state.handle_upstream_end(conn, why, now);
