@@ -32,11 +32,13 @@ pub fn first_answer(bytes: &[u8]) -> FirstAnswer {
         Front::Packet(head) if head.kind == 15 => {
             FirstAnswer::Unusable("authentication in several steps (AUTH) does not pass a guard")
         }
-        Front::Packet(head) if head.kind != CONNACK || head.total < head.head + 2 || head.total > CONNACK_BYTES_MAX => {
+        Front::Packet(head)
+            if head.kind != CONNACK || head.total < head.body_at + 2 || head.total > CONNACK_BYTES_MAX =>
+        {
             FirstAnswer::Unusable("its first packet is no CONNACK")
         }
         Front::Packet(head) if bytes.len() < head.total => FirstAnswer::Incomplete { at_least: head.total },
-        Front::Packet(head) if bytes[head.head + 1] == 0 => FirstAnswer::Welcome(head.total),
+        Front::Packet(head) if bytes[head.body_at + 1] == 0 => FirstAnswer::Welcome(head.total),
         Front::Packet(head) => FirstAnswer::Unwelcome(head.total),
     }
 }

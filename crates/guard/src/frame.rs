@@ -15,7 +15,7 @@ pub(crate) struct Head {
     pub(crate) kind: u8,
     flags: u8,
     /// Bytes before its body.
-    pub(crate) head: usize,
+    pub(crate) body_at: usize,
     /// All its bytes.
     pub(crate) total: usize,
 }
@@ -38,7 +38,7 @@ pub(crate) fn front(bytes: &[u8]) -> Front {
         length |= usize::from(byte & 0x7f) << (7 * (place - 1));
         if byte & 0x80 == 0 {
             let head = place + 1;
-            return Front::Packet(Head { kind: first >> 4, flags: first & 0xf, head, total: head + length });
+            return Front::Packet(Head { kind: first >> 4, flags: first & 0xf, body_at: head, total: head + length });
         }
     }
     if bytes.len() > 4 { Front::Malformed } else { Front::Incomplete }
@@ -81,20 +81,20 @@ impl Head {
         let known =
             |topic, alias| Seen::Known(PublishHead { topic, alias, qos: self.qos(), retain: self.flags & 1 == 1 });
         let end = bytes.len().min(self.total);
-        let (body, is_whole) = (&bytes[self.head.min(end)..end], end == self.total);
+        let (body, is_whole) = (&bytes[self.body_at.min(end)..end], end == self.total);
         let Some((length, rest)) = body.split_first_chunk::<2>() else {
-            return if is_whole { known(&[], None) } else { Seen::Incomplete(self.head + 2) };
+            return if is_whole { known(&[], None) } else { Seen::Incomplete(self.body_at + 2) };
         };
         let length = usize::from(u16::from_be_bytes(*length));
         let Some(topic) = rest.get(..length) else {
-            let needed = self.head + 2 + length;
+            let needed = self.body_at + 2 + length;
             return if is_whole || needed > self.total { known(&[], None) } else { Seen::Incomplete(needed) };
         };
         if version != Version::V5 {
             return known(topic, None);
         }
         let number = if self.qos() == Some(QoS::AtMostOnce) { 0 } else { 2 };
-        let start = self.head + 2 + length + number;
+        let start = self.body_at + 2 + length + number;
         if start >= self.total {
             return known(topic, None);
         }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(front(&[]), Front::Incomplete);
         assert_eq!(front(&[0x30, 0x80, 0x80]), Front::Incomplete);
         assert_eq!(front(&[0x30, 0xff, 0xff, 0xff, 0xff]), Front::Malformed);
-        assert_eq!(head(&[0xd0, 0]), Head { kind: PINGRESP, flags: 0, head: 2, total: 2 });
+        assert_eq!(head(&[0xd0, 0]), Head { kind: PINGRESP, flags: 0, body_at: 2, total: 2 });
         assert_eq!(head(&[0x30, 0xff, 0xff, 0xff, 0x7f]).total, 5 + 268_435_455);
     }
 

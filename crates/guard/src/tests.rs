@@ -105,7 +105,7 @@ fn messages(mut bytes: &[u8]) -> Vec<(String, String)> {
     {
         if let (3, Seen::Known(publish)) = (head.kind, head.publish(bytes, Version::V311)) {
             let topic = core::str::from_utf8(publish.topic).unwrap().to_string();
-            let payload = &bytes[head.head + 2 + topic.len()..head.total];
+            let payload = &bytes[head.body_at + 2 + topic.len()..head.total];
             // With a number before it, if it has one.
             found.push((topic, String::from_utf8_lossy(payload).into_owned()));
         }

@@ -32,6 +32,7 @@ pub(super) enum UpstreamClient {
 
 /// One connection to the broker behind.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one socket")]
 pub(super) struct UpstreamConnection {
     stream: TcpStream,
     pub(super) client: UpstreamClient,
@@ -150,9 +151,9 @@ impl UpstreamConnection {
             // A client that is silent costs no buffer.
             self.sent = 0;
             if self.out.capacity() > OUT_KEPT_BYTES {
-                self.out = Vec::new()
+                self.out = Vec::new();
             } else {
-                self.out.clear()
+                self.out.clear();
             }
             if core::mem::take(&mut self.is_finished) {
                 let _ = self.stream.shutdown(Shutdown::Write);

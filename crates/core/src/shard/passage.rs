@@ -12,6 +12,9 @@ use crate::event::Why;
 use crate::input::Ending;
 use crate::passage::{PassOutcome, Passing, Provenance, Through};
 
+/// Why somebody has to come back later, and after which time.
+type Later = Option<(&'static str, Duration)>;
+
 impl Shard {
     /// Whether a client may go on to the other broker; if not, with which word, why, and when it may come back.
     pub fn judge_arrival(
@@ -19,7 +22,7 @@ impl Shard {
         client_id: &str,
         identity: &Identity,
         now: Timestamp,
-    ) -> Result<(), (ReasonCode, Option<(&'static str, Duration)>)> {
+    ) -> Result<(), (ReasonCode, Later)> {
         self.state.judge_arrival(client_id, identity, now).map_err(|Unwelcome { reason, later }| (reason, later))
     }
 
