@@ -79,7 +79,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker (also without a command)
     Serve(Box<ServeArgs>),
-    /// Run a gate in front of another broker: its clients connect here, and nobody drowns the others
+    /// Run a gate in front of another broker: its clients connect here instead
     Guard(Box<GuardArgs>),
     /// Publish messages, with the options of mosquitto_pub
     #[command(disable_help_flag = true)]
