@@ -8,7 +8,6 @@ use std::time::Duration;
 use tidegate_core::classes::AddressRange;
 use tidegate_core::settings::Settings;
 
-use crate::guard::GuardConfig;
 use crate::pinned::Fingerprint;
 use crate::store_link::StoreConfig;
 
@@ -42,8 +41,6 @@ pub struct Config {
     pub origins: Option<Arc<[String]>>,
     /// Where sessions, their messages and retained messages are kept. `None`: only in memory.
     pub store: Option<StoreConfig>,
-    /// The broker behind, for whom this one is only a gate. `None`: there is none, and sessions are here.
-    pub guard: Option<GuardConfig>,
 }
 
 impl Default for Config {
@@ -61,7 +58,6 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(20),
             origins: None,
             store: None,
-            guard: None,
         }
     }
 }

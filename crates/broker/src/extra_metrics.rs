@@ -40,10 +40,6 @@ impl fmt::Debug for ExtraMetrics {
 }
 
 impl ExtraMetrics {
-    pub(crate) fn set(&self, source: Source) {
-        *lock(&self.source) = Some(source);
-    }
-
     pub(crate) fn all(&self) -> Vec<ExtraMetric> {
         let mut all = lock(&self.source).as_ref().map(|source| source()).unwrap_or_default();
         all.extend(coap_metrics(&lock(&self.coap)));
@@ -104,7 +100,7 @@ impl ExtraMetric {
 impl Handle {
     /// Shows these numbers with the broker's own, from now on.
     pub fn show_extra_metrics(&self, source: Source) {
-        self.shared().extra_metrics.set(source);
+        *lock(&self.shared().extra_metrics.source) = Some(source);
     }
 
     /// The numbers of now.

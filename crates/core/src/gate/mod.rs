@@ -28,7 +28,6 @@ mod limits;
 mod memory;
 mod notice;
 mod parents;
-mod passage;
 mod publisher;
 mod publishers;
 mod refuse;
