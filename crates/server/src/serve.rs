@@ -436,8 +436,11 @@ mod tests {
     fn a_reload_gives_each_listener_its_own_and_misses_one_that_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidegate.toml");
-        let block =
-            |more: &str| format!("[[listener]]\nname = \"f\"\nkind = \"mqtt\"\naddress = \"127.0.0.1:1884\"\n{more}");
+        // Whether CoAP's usual port is free is another question.
+        let usual = "[listeners]\ncoap = \"off\"\n";
+        let block = |more: &str| {
+            format!("{usual}[[listener]]\nname = \"f\"\nkind = \"mqtt\"\naddress = \"127.0.0.1:1884\"\n{more}")
+        };
         std::fs::write(&file, block("")).unwrap();
         let sources = Sources { file: Some(file.clone()), ..Sources::default() };
         let open = prepare(&sources).unwrap().config.listeners;
@@ -445,7 +448,7 @@ mod tests {
         std::fs::write(&file, block("connections_max = 3\n")).unwrap();
         let ready = prepare_for(&open, &sources).unwrap();
         assert_eq!(ready.config.listeners[2].connections_max, Some(3));
-        std::fs::write(&file, "").unwrap();
+        std::fs::write(&file, usual).unwrap();
         let refused = prepare_for(&open, &sources).err().unwrap().to_string();
         assert!(refused.contains("the listener f is open, and its [[listener]] is gone with its rules"), "{refused}");
     }
