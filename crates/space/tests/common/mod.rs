@@ -74,7 +74,7 @@ impl Probe for HeldWriter {
             std::thread::yield_now();
         }
         if part == Part::Writer && self.is_slow.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
