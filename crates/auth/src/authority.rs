@@ -62,7 +62,7 @@ pub struct AuthorityTimes {
 /// What a client has shown, so that nobody can tell what it was.
 pub type CredentialPrint = [u8; 32];
 
-/// See the [module](self).
+/// What the authority has said, and whether it is asked.
 #[derive(Debug)]
 pub struct AuthorityMemory {
     times: AuthorityTimes,

@@ -19,7 +19,7 @@ pub trait Authority: fmt::Debug + Send + Sync {
     fn judge(&self, credentials: &Credentials) -> AuthorityVerdict;
 }
 
-/// See the [module](self).
+/// Asks the authority about whoever nobody else knows.
 #[derive(Debug)]
 pub struct AuthorityAuthenticator {
     /// The users of the file, and whose an identifier is.

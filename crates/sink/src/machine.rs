@@ -74,7 +74,7 @@ enum Flight {
     },
 }
 
-/// See the [module](self).
+/// A sink: what is gathered into a batch, when it goes, and what is acknowledged after it.
 #[derive(Debug)]
 pub struct SinkMachine {
     config: SinkConfig,
