@@ -52,6 +52,7 @@ pages! {
     benchmarks: "docs/BENCHMARKS.md",
     bench_figures: "docs/internals/bench-figures.md",
     evaluation: "docs/evaluation.md",
+    testbed: "docs/testbed.md",
     own_algorithm: "docs/own-algorithm.md",
     papers: "docs/papers.md",
     architecture: "docs/ARCHITECTURE.md",
