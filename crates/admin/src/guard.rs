@@ -175,8 +175,8 @@ fn check_token(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
 /// The least role for a request.
 pub(crate) fn needed(method: &Method, path: &str) -> Role {
     match *method {
-        _ if matches!(path, "/api/v1/users" | "/api/v1/rules") => Role::Admin,
-        Method::GET | Method::HEAD if !matches!(path, "/api/v1/trace" | "/api/v1/mqtt") => Role::Viewer,
+        _ if matches!(path, "/api/v1/users" | "/api/v1/rules" | "/api/v1/tokens") => Role::Admin,
+        Method::GET | Method::HEAD if !matches!(path, "/api/v1/trace" | "/api/v1/log" | "/api/v1/mqtt") => Role::Viewer,
         _ if is_read_only(path) => Role::Viewer,
         // An update asks nobody for rights on graphs.
         _ if matches!(path, "/api/v1/reload" | "/api/v1/backup" | "/api/v1/drain" | "/api/v1/updates") => Role::Admin,

@@ -6,6 +6,7 @@
 //!
 //! It decides nothing: reload and drain are the process's own, behind [`ProcessControl`].
 
+mod activity;
 mod alarms;
 mod ask;
 mod audit;
@@ -46,6 +47,7 @@ mod space;
 mod state;
 mod status;
 mod system;
+mod tokens;
 mod topics;
 mod trace;
 mod users;
@@ -58,7 +60,8 @@ pub use otlp::{Otlp, collector};
 pub use post::HttpTarget;
 pub use process_control::{
     AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role,
-    Roles, SettingInForce, SinkReport, UserChange, UserDirectory,
+    Roles, SettingInForce, SinkReport, TokenOverview, TokenWish, UserChange, UserDirectory,
 };
-pub use server::Admin;
+pub use server::{Admin, AdminListeners};
+pub use tidegate_http::TlsSource;
 pub use webhook::receiver as alarm_receiver;

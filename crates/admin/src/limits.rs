@@ -120,6 +120,11 @@ pub(crate) const TRACED_MAX: usize = 1_000_000;
 /// Nobody has fetched anything for so long: another recording may begin. As long as shards go on writing.
 pub(crate) const RECORDING_LEASE: Duration = Duration::from_secs(5);
 
+/// Logs of clients and topics that are followed at the same time, as many as shards allow.
+pub(crate) const LOGS_MAX: usize = 4;
+/// Nobody has fetched anything for so long: a log has ended. As long as shards go on writing.
+pub(crate) const LOG_LEASE: Duration = Duration::from_secs(5);
+
 /// Time to connect to a collector of metrics or a receiver of alarms, to write to it, and to hear from it: for all of it together.
 pub(crate) const POST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of its answer that are read: the first line is enough.

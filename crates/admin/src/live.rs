@@ -18,7 +18,7 @@ use crate::history::{History, Point};
 use crate::limits::{FEED_MESSAGES_MAX, FEED_TIME, TICK};
 use crate::state::{AdminState, lock};
 use crate::watch::WatchPace;
-use crate::{status, trace, watch};
+use crate::{activity, status, trace, watch};
 
 /// What is kept for pages, and who listens.
 #[derive(Debug, Default)]
@@ -76,6 +76,7 @@ pub(crate) async fn run(state: Arc<AdminState>) {
         // Whoever asks for rates later gets those of the last second or two, not since somebody asked before.
         state.stats();
         trace::forget(&state);
+        activity::forget(&state);
         let has_listeners = state.live.has_listeners();
         if has_listeners {
             state.live.tell("tick", &status::summary(&state));

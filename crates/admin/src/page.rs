@@ -28,10 +28,12 @@ files! {
     "drops.js" SCRIPT;
     "gauge.js" SCRIPT;
     "limits.js" SCRIPT;
+    "log.js" SCRIPT;
     "mqtt.js" SCRIPT;
     "now.js" SCRIPT;
     "space.js" SCRIPT;
     "system.js" SCRIPT;
+    "tokens.js" SCRIPT;
     "topics.js" SCRIPT;
     "troubles.js" SCRIPT;
     "try.js" SCRIPT;

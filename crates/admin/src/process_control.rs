@@ -68,6 +68,21 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
         Err("this process has no rules".to_owned())
     }
 
+    /// Tokens.
+    fn tokens(&self) -> TokenOverview {
+        TokenOverview::default()
+    }
+
+    /// Makes one. Waits for a file.
+    fn make_token(&self, _wish: &TokenWish) -> Result<String, String> {
+        Err("there are no tokens here".to_owned())
+    }
+
+    /// Takes all of a user back that were made until now. Waits for a file.
+    fn revoke_tokens(&self, _user: &str) -> Result<(), String> {
+        Err("there are no tokens here".to_owned())
+    }
+
     /// The smart space; none if it is off.
     fn space(&self) -> Option<tidegate_space::SpaceHandle> {
         None
@@ -220,6 +235,38 @@ pub struct AccessOverview {
     pub rules_text: Option<String>,
     /// Whether clients without a user come in although there are users.
     pub allow_anonymous: bool,
+}
+
+/// What is known of tokens that clients give as passwords.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenOverview {
+    /// Whether a token is a password here.
+    pub are_taken: bool,
+    /// Keys that one may be signed with.
+    pub keys: usize,
+    /// Whether there is a secret to sign tokens with.
+    pub can_make: bool,
+    /// Who must have made one.
+    pub issuer: Option<String>,
+    /// Whom one must be for.
+    pub audience: Vec<String>,
+    /// Where it lists roles.
+    pub roles_claim: Option<String>,
+    /// Those that were refused, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Users whose tokens were taken back, and until which second since 1970 they were made.
+    pub revoked: Vec<(String, u64)>,
+}
+
+/// A token that an operator wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenWish {
+    /// Whose it is.
+    pub user: String,
+    /// What it may do.
+    pub roles: Vec<String>,
+    /// For how long.
+    pub life: Duration,
 }
 
 /// What an operator does about a user.

@@ -13,8 +13,8 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::AdminState;
 use crate::{
-    audit, bridges, clients, control, demo, events, kps, metrics, mqtt, openapi, page, process, session, sinks, space,
-    status, system, topics, trace, users, watch, why,
+    activity, audit, bridges, clients, control, demo, events, kps, metrics, mqtt, openapi, page, process, session,
+    sinks, space, status, system, tokens, topics, trace, users, watch, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
@@ -49,10 +49,12 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/config", get(system::config)),
         ("/api/v1/users", get(users::list).put(users::put).delete(users::remove)),
         ("/api/v1/rules", axum::routing::put(users::put_rules)),
+        ("/api/v1/tokens", get(tokens::list).post(tokens::make).delete(tokens::revoke)),
         ("/api/v1/audit", get(audit::show)),
         ("/api/v1/demo", get(demo::show).post(demo::start).delete(demo::stop)),
         ("/api/v1/login", get(session::show).post(session::log_in).delete(session::log_out)),
         ("/api/v1/trace", get(trace::take).post(trace::begin)),
+        ("/api/v1/log", get(activity::take).post(activity::begin)),
         ("/api/v1/reload", post(process::reload)),
         ("/api/v1/backup", post(process::backup)),
         ("/api/v1/drain", post(process::drain)),

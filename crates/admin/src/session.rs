@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
@@ -20,6 +21,7 @@ use crate::limits::{SESSION_IDLE, SESSION_LIFE, SESSIONS_MAX};
 use crate::password;
 use crate::problem::{Answered, Problem, json_of};
 use crate::process_control::UserDirectory;
+use crate::server::OverTls;
 use crate::state::{AdminState, lock};
 
 const COOKIE: &str = "tidegate-session";
@@ -155,22 +157,29 @@ pub(crate) async fn log_in(State(state): State<Arc<AdminState>>, request: Reques
     let (cookie, session) = opened.ok_or_else(|| Problem::busy("the system gives no random numbers"))?;
     let mut response =
         json_of(&json!({ "login": "done", "user": &*user, "role": role.name(), "token": session.token }));
-    set_cookie(response.headers_mut(), &cookie, SESSION_LIFE.as_secs());
+    let is_secure = parts.extensions.get::<OverTls>().is_some();
+    set_cookie(response.headers_mut(), &cookie, SESSION_LIFE.as_secs(), is_secure);
     Ok(response)
 }
 
 /// Whoever has the cookie may end its session; a page of another site neither has it nor gets here.
-pub(crate) async fn log_out(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Answered {
+pub(crate) async fn log_out(
+    State(state): State<Arc<AdminState>>,
+    over_tls: Option<Extension<OverTls>>,
+    headers: HeaderMap,
+) -> Answered {
     if let Some(cookie) = cookie(&headers) {
         state.sessions.close(cookie);
     }
     let mut response = json_of(&json!({ "login": "needed" }));
-    set_cookie(response.headers_mut(), "", 0);
+    set_cookie(response.headers_mut(), "", 0, over_tls.is_some());
     Ok(response)
 }
 
-fn set_cookie(headers: &mut HeaderMap, cookie: &str, seconds: u64) {
-    let text = format!("{COOKIE}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}");
+/// What was given over TLS is not shown without.
+fn set_cookie(headers: &mut HeaderMap, cookie: &str, seconds: u64, is_secure: bool) {
+    let secure = if is_secure { "; Secure" } else { "" };
+    let text = format!("{COOKIE}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
     // Hexadecimal digits and known words.
     if let Ok(value) = HeaderValue::from_str(&text) {
         headers.insert(header::SET_COOKIE, value);

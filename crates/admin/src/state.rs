@@ -10,6 +10,7 @@ use tidegate_core::event::Stats;
 use tidegate_http::PasswordCache;
 use tokio::sync::Semaphore;
 
+use crate::activity::FollowedLog;
 use crate::audit::Audit;
 use crate::entrance::Entrance;
 use crate::limits::{
@@ -43,6 +44,8 @@ pub(crate) struct AdminState {
     pub(crate) mqtt_pages: Arc<Semaphore>,
     /// The recording that is under way.
     pub(crate) trace: Mutex<Option<TraceRecording>>,
+    /// Logs that are followed.
+    pub(crate) logs: Mutex<Vec<FollowedLog>>,
     certificates: Mutex<Option<(Instant, Vec<Certificate>)>>,
     samples: Mutex<Samples>,
 }
@@ -78,6 +81,7 @@ impl AdminState {
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
             mqtt_pages: Arc::new(Semaphore::new(PAGE_MQTT_MAX)),
             trace: Mutex::default(),
+            logs: Mutex::default(),
             certificates: Mutex::default(),
             samples: Mutex::new(Samples { before: sample, latest: sample }),
         }

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use crate::audit::about;
-use crate::body::{text, text as text_of, words_in};
+use crate::body::{Words, text, text as text_of, words_in};
 use crate::guard::Principal;
 use crate::problem::{Answered, Problem, json_of};
 use crate::process_control::{Role, UserChange};
@@ -42,14 +42,7 @@ pub(crate) async fn put(
     let words = words_in(&headers, &body)?;
     let name = text(&words, "name").ok_or_else(|| Problem::usage("\"name\" is missing"))?;
     let password = text(&words, "password").filter(|password| !password.is_empty());
-    let roles = match words.get("roles") {
-        None => None,
-        Some(Value::Array(roles)) => {
-            let roles: Option<Vec<String>> = roles.iter().map(|role| role.as_str().map(str::to_owned)).collect();
-            Some(roles.ok_or_else(|| Problem::usage("\"roles\" must be a list of names"))?)
-        }
-        Some(_) => return Err(Problem::usage("\"roles\" must be a list of names")),
-    };
+    let roles = roles_in(&words)?;
     if password.is_none() && roles.is_none() {
         return Err(Problem::usage("\"password\" or \"roles\" is missing"));
     }
@@ -58,6 +51,14 @@ pub(crate) async fn put(
         return Err(Problem::new(StatusCode::CONFLICT, "own-user", "this would take your own role admin away"));
     }
     change(&state, UserChange::Put { name, password, roles }).await
+}
+
+/// The roles that are named in a request; none if it does not speak of them.
+pub(crate) fn roles_in(words: &Words) -> Result<Option<Vec<String>>, Problem> {
+    let Some(said) = words.get("roles") else { return Ok(None) };
+    let roles: Option<Vec<String>> =
+        said.as_array().and_then(|roles| roles.iter().map(|role| role.as_str().map(str::to_owned)).collect());
+    roles.map(Some).ok_or_else(|| Problem::usage("\"roles\" must be a list of names"))
 }
 
 pub(crate) async fn remove(

@@ -5,6 +5,7 @@ import { get, repeat } from "./api.js";
 import { actions, TIMES } from "./actions.js";
 import { whyCard } from "./why.js";
 import { Chart, ChartGroup } from "./chart.js";
+import { logCard } from "./log.js";
 
 // Looks at clients that are remembered while the page is open: an hour of one every two seconds, for so many.
 const LOOKS_MAX = 1800, CLIENTS_MAX = 16;
@@ -59,6 +60,7 @@ function facts(answer, row) {
 export function client(place, context, id) {
   const why = whyCard(context, id);
   const known = h("div");
+  const log = logCard(context, "What it does, line by line", "", () => ({ client: id }));
   const rate = h("input", { id: "rate", value: "", placeholder: "500/s", size: 8 });
   const group = new ChartGroup();
   const flow = new Chart([{ name: "it sends", color: 1 }, { name: "its usual rate", color: 2, dash: true }, { name: "it takes", color: 3 }],
@@ -68,7 +70,7 @@ export function client(place, context, id) {
   set(place, h("p", {}, h("a", { href: "#/clients" }, "All clients")), h("div", { class: "grid" },
     card(`Why: ${id}`, "c8", why.element), buttons(context, id, rate),
     card("Its messages per second, up to an hour", "c6", flow.element),
-    card("Lost and refused per second; waiting", "c6", trouble.element), card("What is known of it", "", known)));
+    card("Lost and refused per second; waiting", "c6", trouble.element), card("What is known of it", "", known), log.element));
   // What the broker has kept of it, before this page looked.
   let before = [];
   const keep = async () => {
@@ -78,7 +80,7 @@ export function client(place, context, id) {
       isRefused: value(point, "refused"), usual: value(point, "usual"), queue: value(point, "queued") }));
   };
   keep().catch(() => {});
-  return repeat(2, async () => {
+  const end = repeat(2, async () => {
     const answer = await why.ask();
     const row = answer?.client;
     // What `why` proposes, else the usual rate with room.
@@ -92,4 +94,5 @@ export function client(place, context, id) {
     flow.draw(column("at"), [column("sends"), column("usual"), column("takes")]);
     trouble.draw(column("at"), [column("loses"), column("isRefused"), column("queue")]);
   });
+  return () => { end(); log.end(); };
 }

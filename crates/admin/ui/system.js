@@ -1,5 +1,6 @@
 import { h, set, card, number, bytes, span, stateBadge, Table } from "./dom.js";
 import { get, send, repeat } from "./api.js";
+import { tokensCard } from "./tokens.js";
 import { usersCard } from "./users.js";
 
 function list(rows) {
@@ -48,14 +49,14 @@ function show(place, context) {
     { title: "From", kind: "mid", text: (row) => row.origin },
     { title: "Meaning", kind: "long", text: (row) => row.about + (row.needs_restart ? " (restart)" : "") },
   ], { look: "compact", empty: "No such setting." });
-  const access = usersCard(context);
-  access.ask().catch((failure) => set(problem, failure.message));
+  const access = usersCard(context), tokens = tokensCard(context);
+  for (const part of [access, tokens]) part.ask().catch((failure) => set(problem, failure.message));
   set(place, problem, h("div", { class: "grid" },
     card("The process", "c6", process, h("div", { class: "row" }, reload), note),
     card("Memory", "c6", bar, memory),
     card("Store", "c6", store), card("Sync times", "c6", syncs.element),
     card("Listeners", "c6", doors.element), card("Certificates", "c6", certificates.element),
-    access.element,
+    access.element, tokens.element,
     card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element)));
   let all = [];
   const draw = () => settings.update(all.filter((row) => `${row.key} ${row.about}`.toLowerCase().includes(search.value.toLowerCase())), (row) => row.key);

@@ -1,5 +1,6 @@
 import { h, set, card, number, bytes, Table } from "./dom.js";
 import { get, repeat } from "./api.js";
+import { logCard } from "./log.js";
 import { removeRetained, tryCard } from "./try.js";
 
 const BRANCHES_MAX = 200;
@@ -94,7 +95,10 @@ function show(place, context) {
     note, table.element, more)));
   look(false);
   const trial = tryCard(context);
-  place.append(h("div", { class: "grid below" }, trial.element));
+  const followed = h("input", { id: "follow-topic", value: "#", size: 30, required: true, spellcheck: "false" });
+  const log = logCard(context, "Follow messages, line by line", "", () => ({ topic: followed.value }),
+    h("label", { for: "follow-topic" }, "Topic filter", followed));
+  place.append(h("div", { class: "grid below" }, trial.element, log.element));
   let isFirst = true;
   const end = repeat(4, async () => {
     const answer = await get("topics");
@@ -109,7 +113,7 @@ function show(place, context) {
     // What has the focus stays as it is.
     if (!tree.contains(document.activeElement)) set(tree, draw(grown, null, open));
   }, (failure) => set(problem, failure ? failure.message : ""));
-  return () => { end(); trial.end(); };
+  return () => { end(); trial.end(); log.end(); };
 }
 
 export const topics = { title: "Topics", show };

@@ -28,6 +28,6 @@ pub use fault::{FileError, FileFault};
 pub use filter::covers;
 pub use graphs::{GraphAccess, GraphRule};
 pub use text::read;
-pub use token::{KeyFault, KeySet, TokenFault, TokenGrant, TokenRules};
+pub use token::{KeyFault, KeySet, MakeFault, RevokedFull, RevokedTokens, TokenFault, TokenGrant, TokenRules};
 pub use token_authenticator::{TokenAuthenticator, TokenSource};
 pub use users::{PasswordVerdict, Salt, Users};

@@ -60,3 +60,9 @@ pub const KEY_SET_BYTES_MAX: usize = 256 * 1024;
 
 /// Keys of one set.
 pub const TOKEN_KEYS_MAX: usize = 64;
+
+/// Seconds that a token of our own lasts at most: a year, and a day to spare. It can be taken back before.
+pub const TOKEN_LIFE_MAX_S: u64 = 366 * 86_400;
+
+/// Users whose tokens were taken back; some 100 bytes each. Who has more devices has somebody to make their tokens.
+pub const REVOKED_MAX: usize = 10_000;

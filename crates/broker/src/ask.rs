@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_control::Timestamp;
+use tidegate_core::activity::{ActivityFilter, LogsFull, RecordedActivities};
 use tidegate_core::report::{ClientDetail, ClientReport, Parting};
 use tidegate_core::retained::RetainedReport;
 use tidegate_core::sample::TopicsReport;
@@ -39,6 +40,14 @@ pub enum Question {
     Arrivals {
         /// Changes the numbers of publishers and topics; see [`Shard::take_arrivals`].
         seed: u64,
+    },
+    /// What somebody follows, since the last such question; it goes on being written down for some seconds. Answered by
+    /// [`Answer::Activities`].
+    Activities {
+        /// The number of this log.
+        key: u64,
+        /// Whom or what it is about.
+        filter: ActivityFilter,
     },
     /// Some of the retained messages. All shards keep all of them. Answered by [`Answer::Retained`].
     Retained {
@@ -74,6 +83,8 @@ pub enum Answer {
     Topics(Box<TopicsReport>),
     /// When messages came.
     Arrivals(RecordedArrivals),
+    /// What was done; there may be too many logs already.
+    Activities(Result<RecordedActivities, LogsFull>),
     /// A page of retained messages.
     Retained {
         /// In the order of their topics.
@@ -129,6 +140,7 @@ pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed
         Question::Closed { before } => departed.page(*before),
         Question::Topics => Answer::Topics(Box::new(shard.topics(now))),
         Question::Arrivals { seed } => Answer::Arrivals(shard.take_arrivals(*seed, now)),
+        Question::Activities { key, filter } => Answer::Activities(shard.take_activities(*key, filter, now)),
         Question::Retained { filter, from } => {
             let (messages, next) = shard.retained(filter, from.clone(), now);
             Answer::Retained { messages, next }

@@ -79,12 +79,22 @@ pub struct Listener {
     /// Proxies, which say by the PROXY protocol where a connection comes from. Without any, nobody is asked; with some,
     /// nobody else may connect here.
     pub proxies: Arc<[AddressRange]>,
+    /// Nobody asked for it: that it cannot be opened is no reason not to serve.
+    pub is_optional: bool,
 }
 
 impl Listener {
     /// A listener of this kind, named as it, without TLS and without rules of its own.
     pub fn new(kind: ListenerKind, bind: SocketAddr) -> Self {
-        Self { name: kind.name(), kind, bind, tls: None, connections_max: None, proxies: Arc::default() }
+        Self {
+            name: kind.name(),
+            kind,
+            bind,
+            tls: None,
+            connections_max: None,
+            proxies: Arc::default(),
+            is_optional: false,
+        }
     }
 }
 

@@ -169,7 +169,8 @@ fn setting_of(reason: ReasonCode) -> Option<&'static str> {
     }
 }
 
-pub(crate) fn in_words(why: &Why) -> Cow<'static, str> {
+/// Why a connection ended, for people.
+pub fn in_words(why: &Why) -> Cow<'static, str> {
     match why {
         Why::Goodbye => "said goodbye".into(),
         Why::Lost => "connection lost".into(),

@@ -197,8 +197,13 @@ impl Handle {
     /// take it.
     pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> Option<BanKept> {
         let ticket = self.shared.ban(whom.clone(), time, reason, self.shared.clock.now())?;
-        self.shared.tell_all(|| ThreadMessage::Expel(Box::new(whom.clone().normal())));
+        self.expel(whom);
         Some(self.is_kept(ticket))
+    }
+
+    /// Ends the connections of somebody, who may come back.
+    pub fn expel(&self, whom: &Banned) {
+        self.shared.tell_all(|| ThreadMessage::Expel(Box::new(whom.clone().normal())));
     }
 
     /// Ends a ban; none if there was none. Returns as [`Handle::ban`] does.

@@ -78,6 +78,7 @@ pub use bans::{Ban, Banned};
 use chance::Chance;
 use clock::Clock;
 use config::{Config, ListenerKind};
+pub use event_log::in_words as why_in_words;
 pub use extra_metrics::{ExtraMetric, Source};
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
@@ -132,7 +133,7 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
-        let bound: io::Result<Vec<_>> = config.listeners.iter().map(OpenListener::open).collect();
+        let bound: io::Result<Vec<_>> = config.listeners.iter().filter_map(OpenListener::open_if_wanted).collect();
         let (mut listeners, mut open, mut datagrams) = (Vec::new(), Vec::new(), None);
         for (listener, socket) in bound? {
             listeners.push(Arc::clone(&listener));

@@ -9,6 +9,7 @@ use mio::net::TcpListener;
 use rustls::{ServerConfig, ServerConnection};
 use socket2::{Domain, Socket, TcpKeepalive, Type};
 use tidegate_core::classes::AddressRange;
+use tracing::warn;
 
 use crate::config::{Listener, ListenerKind};
 use crate::inbox::lock;
@@ -76,6 +77,17 @@ pub struct ListenerReport {
 }
 
 impl OpenListener {
+    /// The same; none if nobody asked for it, and it cannot be opened.
+    pub(crate) fn open_if_wanted(listener: &Listener) -> Option<io::Result<(Arc<Self>, BoundListener)>> {
+        match Self::open(listener) {
+            Err(error) if listener.is_optional => {
+                warn!(event = "door_off", door = listener.name, %error, "this listener stays closed");
+                None
+            }
+            opened => Some(opened),
+        }
+    }
+
     /// Binds the listener that is configured.
     pub(crate) fn open(listener: &Listener) -> io::Result<(Arc<Self>, BoundListener)> {
         let tls = load_tls(listener)?;

@@ -353,8 +353,8 @@ mod tests {
                      -D publish user-property n v -D connect receive-maximum 5 --will-topic w --will-qos 2";
         let args = parsed(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         assert_eq!(
-            (args.connect.host.as_str(), args.connect.port, args.qos, args.retain),
-            ("broker", Some(1884), 1, true)
+            (args.connect.host.as_deref(), args.connect.port, args.qos, args.retain),
+            (Some("broker"), Some(1884), 1, true)
         );
         assert_eq!(args.connect.property.len(), 7);
         let connection = ConnectTarget::of(&args.connect).unwrap();

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, bail};
 use tidegate_wire_mqtt::{Limits, QoS, Version, topic};
 
-use tidegate_program::Usage;
+use tidegate_program::{Trust, Usage};
 
 use crate::arguments::{ConnectArgs, listener_of};
-use crate::client::tls::Trust;
 use crate::client::{BrokerAddress, ConnectOptions, WillMessage, properties};
 
 /// Where to, how, and the topic if the URL had one.
@@ -42,9 +41,11 @@ impl ConnectTarget {
             Some(text) => parse_url(text).with_context(|| {
                 format!("-L {text:?}: expected mqtt://[user[:password]@]host[:port]/topic, or mqtts://…")
             })?,
-            None => Url { host: args.host.clone(), port: args.port, ..Url::default() },
+            None => {
+                Url { host: args.host.clone().unwrap_or_else(|| HERE.to_owned()), port: args.port, ..Url::default() }
+            }
         };
-        let is_unnamed = args.url.is_none() && args.port.is_none() && args.host == HERE;
+        let is_unnamed = args.url.is_none() && args.port.is_none() && args.host.is_none();
         let version = version(&args.protocol_version)?;
         let properties = properties::parse(&args.property)?;
         if !version.is_v5() && (!properties.is_empty() || args.session_expiry_interval.is_some()) {
@@ -241,7 +242,7 @@ mod tests {
     }
 
     fn args() -> ConnectArgs {
-        ConnectArgs { host: "h".into(), protocol_version: "311".into(), ..ConnectArgs::default() }
+        ConnectArgs { host: Some("h".into()), protocol_version: "311".into(), ..ConnectArgs::default() }
     }
 
     #[test]
@@ -287,9 +288,9 @@ mod tests {
         let refused_expiry = refused(ConnectArgs { session_expiry_interval: Some(1), ..args() });
         assert_eq!(refused_expiry, "wrong usage: -D and -x need MQTT 5: add -V 5");
         assert!(refused(ConnectArgs { insecure: true, ..args() }).contains("does not switch TLS on"));
-        let with_port = refused(ConnectArgs { host: "127.0.0.1:19081".into(), ..args() });
+        let with_port = refused(ConnectArgs { host: Some("127.0.0.1:19081".into()), ..args() });
         assert!(with_port.ends_with("give the port with -p, as in -h 127.0.0.1 -p 19081"), "{with_port}");
-        assert!(ConnectTarget::of(&ConnectArgs { host: "::1".into(), ..args() }).is_ok());
+        assert!(ConnectTarget::of(&ConnectArgs { host: Some("::1".into()), ..args() }).is_ok());
         assert!(refused(ConnectArgs { disable_clean_session: true, ..args() }).contains("add -i ID"));
         assert!(refused(ConnectArgs { will_topic: Some("a/#".into()), ..args() }).contains("wildcard"));
         let old = ConnectArgs { tls_version: Some("tlsv1.1".into()), tls_use_os_certs: true, ..args() };

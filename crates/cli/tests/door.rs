@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use tidegate_test_support::{Broker, Launch, code, exchange};
+use tidegate_test_support::{Broker, Launch, code, exchange, text, tidegate};
 
 /// The operator's door and the smart space.
 fn launch() -> Launch {
@@ -200,4 +200,46 @@ fn f070_listeners_are_fed_and_counted_and_leave_room_for_others() {
     let (_, mut silent) = listen();
     assert_eq!(code(&broker.ask("GET", "/metrics", &[], None)), 200);
     let _ = silent.get_mut().read(&mut [0; 16]);
+}
+
+#[test]
+fn over_tls_the_commands_trust_what_they_are_told_to_and_the_cookie_stays_there() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let files = [("cert.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())];
+    let launch = Launch::new().door("admin").door("admin-https").user("ann", "admin");
+    let folder = launch.folder().display().to_string();
+    let tls = format!("[tls]\ncert = \"{folder}/cert.pem\"\nkey = \"{folder}/key.pem\"\n");
+    let config = format!("{tls}[listeners]\nmqtts = \"off\"\nwss = \"off\"\n");
+    let launch = files.iter().fold(launch, |launch, (name, text)| launch.file(name, text));
+    let broker = launch.config(&config).start();
+    let (port, ca) = (broker.port("admin https"), format!("{folder}/cert.pem"));
+    let url = format!("https://localhost:{port}");
+    let ask = |arguments: &[&str]| {
+        let who = ["-u", "ann", "-P", "secret"];
+        let output = tidegate(&["status"]).args(who).args(arguments).output().expect("it runs");
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, said) = ask(&["--admin", &url, "--cafile", &ca]);
+    assert!(code == Some(0) && said.contains("calm") && said.contains("admin_https"), "{said}");
+    let (code, said) = ask(&["--admin", &url]);
+    assert!(code == Some(3) && said.contains("signed it with --cafile"), "{said}");
+    let (code, said) = ask(&["--admin", &format!("http://localhost:{port}")]);
+    assert!(code == Some(2) && said.contains("this port speaks TLS"), "{said}");
+    let (code, said) = ask(&["--admin", &broker.admin().replace("http", "https"), "--insecure"]);
+    assert!(code == Some(3) && said.contains("does not speak TLS"), "{said}");
+    broker.await_log("came to admin_https, which is for TLS");
+    let who = json!({ "user": "ann", "password": "secret" });
+    let plain = broker.ask("POST", "/api/v1/login", &[JSON], Some(&who));
+    assert!(!header(&plain, "set-cookie").expect("a cookie").contains("Secure"));
+    let trust = tidegate_program::Trust { ca: Some(ca.into()), ..tidegate_program::Trust::default() };
+    let session = tidegate_program::tls_session("localhost", &trust).expect("TLS");
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let mut stream = rustls::StreamOwned::new(session, stream);
+    let (body, kind) = (who.to_string(), "Content-Type: application/json");
+    let head =
+        format!("POST /api/v1/login HTTP/1.0\r\nHost: localhost\r\n{kind}\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes()).expect("it listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(header(&answer, "set-cookie").expect("a cookie").ends_with("; Secure"), "{answer}");
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that cannot be done has failed the test")]
 
-use tidegate_test_support::{Broker, Launch, code, exchange};
+use tidegate_test_support::{Broker, Launch, code, exchange, text, tidegate};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef\n";
 /// Signed with it: ann, viewer and sensor, until 2100; and ann, admin, until 2001.
@@ -86,4 +86,35 @@ fn factory_address(status: &str) -> String {
     let factory = listeners.iter().find(|listener| listener["name"] == "factory").unwrap();
     assert_eq!((factory["kind"].as_str(), factory["state"].as_str()), (Some("mqtt"), Some("open")));
     factory["address"].as_str().unwrap().rsplit(':').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_token_is_made_used_and_taken_back_by_an_admin() {
+    let config = "[jwt]\nsecret_file = \"secret\"\nroles_claim = \"roles\"\n\
+                  [[security.rule]]\nrole = \"sensor\"\nallow = \"readwrite\"\ntopic = \"in/#\"\n";
+    let launch = Launch::new().door("admin").file("secret", SECRET).config(config);
+    let broker = launch.user("root", "admin").user("op", "operator").start();
+    let admin = broker.admin();
+    let token = |user: &str, arguments: &[&str]| {
+        let mut command = tidegate(&[&["token"], arguments].concat());
+        let output = command.args(["--admin", &admin, "-u", user, "-P", "secret"]).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, made, said) = token("root", &["make", "lamp", "--roles", "sensor", "--for", "1h"]);
+    assert_eq!(code, Some(0), "{said}");
+    let published = |made: &str| {
+        broker.publish(&["-q", "1", "-t", "in/lamp", "-m", "x", "-u", "lamp", "-P", made.trim()]).status.success()
+    };
+    assert!(published(&made));
+    assert_eq!(token("op", &["make", "lamp"]).0, Some(4), "this is an admin's");
+    let reader = broker.subscriber(&["-i", "lamp-1", "-t", "in/#", "-u", "lamp", "-P", made.trim()]);
+    assert_eq!(token("root", &["revoke", "lamp"]).0, Some(0));
+    assert!(!published(&made), "it was taken back");
+    assert_ne!(reader.finish().0, Some(0), "its connection ended");
+    let (_, again, _) = token("root", &["make", "lamp", "--roles", "sensor"]);
+    assert!(published(&again), "a new one is another one");
+    let (_, list, _) = token("root", &[]);
+    assert!(list.contains("tokens are taken") && list.contains("revoked") && list.contains("lamp"), "{list}");
+    let (code, _, said) = token("root", &["make", "lamp", "--for", "400d"]);
+    assert!(code == Some(2) && said.contains("from 1s to 366d"), "{said}");
 }

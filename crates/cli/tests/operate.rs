@@ -2,9 +2,9 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use tidegate_test_support::{Broker, Client, Launch, exchange, text, tidegate};
@@ -205,4 +205,42 @@ fn a_hostile_client_identifier_stays_text() {
     let why = broker.told(&["why", name]);
     assert!(!why.contains('\u{1b}') && why.contains("0 messages lost"), "{why}");
     broker.told(&["kick", name]);
+}
+
+#[test]
+fn one_client_or_one_topic_is_followed_line_by_line() {
+    let broker = launch().start();
+    let admin = broker.admin();
+    let follow = |arguments: &[&str]| {
+        let mut command = tidegate(&[&["log"], arguments].concat());
+        command.args(["--admin", &admin, "--for", "60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it runs");
+        // What is written down from here on is known to the shards.
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
+        assert!(line.starts_with("following "), "{line}");
+        child
+    };
+    let client = follow(&["meter-17", "--lines", "4"]);
+    let topic = follow(&["--topic", "t/#", "--lines", "2", "--json"]);
+    broker.publish_as("other");
+    broker.publish_as("meter-17");
+    let told = text(&client.wait_with_output().expect("it ends").stdout);
+    for words in [
+        "meter-17 connected from 127.0.0.1:",
+        "meter-17 published t/a, QoS 1, 1 bytes: taken, and nobody wants it",
+        "meter-17 is disconnected: said goodbye",
+        "meter-17 its session has ended",
+    ] {
+        assert!(told.contains(words), "{words:?} in {told}");
+    }
+    assert!(!told.contains("other"), "{told}");
+    let told = text(&topic.wait_with_output().expect("it ends").stdout);
+    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |place: usize| (lines[place]["client"].as_str(), lines[place]["what"].as_str());
+    assert_eq!([of(0), of(1)], [(Some("other"), Some("published")), (Some("meter-17"), Some("published"))], "{told}");
+    let wrong = broker.ask(&["log", "--topic", "a/#/b"]);
+    assert!(text(&wrong.stderr).contains("must be a topic filter"), "{}", text(&wrong.stderr));
+    assert_eq!(broker.ask(&["log"]).status.code(), Some(2));
 }

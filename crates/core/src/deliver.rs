@@ -49,6 +49,21 @@ impl ShardState {
         frames: &mut Frames,
         now: Timestamp,
     ) {
+        if self.activities.is_on() {
+            let deliver = |shard: &mut Self| shard.deliver_unfollowed(target, group, message, frames, now);
+            return self.deliver_followed(target.session, message, now, deliver);
+        }
+        self.deliver_unfollowed(target, group, message, frames, now);
+    }
+
+    fn deliver_unfollowed(
+        &mut self,
+        target: &Target,
+        group: Option<&GroupRef<'_>>,
+        message: &Shareable<'_>,
+        frames: &mut Frames,
+        now: Timestamp,
+    ) {
         let publication = &message.publication;
         let class = publication.standing.class;
         self.stats.begin_delivery(class);
@@ -288,6 +303,10 @@ impl ShardState {
         self.memory.charge_outbox(written);
         if connection.list() {
             self.to_write.push_back(ConnId { index, generation });
+        }
+        if self.activities.is_on() {
+            let session = connection.session;
+            self.note_sending(session, copy);
         }
         SendOutcome::UnderWay
     }

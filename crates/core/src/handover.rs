@@ -42,6 +42,9 @@ impl ShardState {
         now: Timestamp,
     ) -> Result<(), Misstep> {
         self.check_confirmation(conn, number, confirmation)?;
+        if self.activities.is_on() {
+            self.note_confirmed(conn, number, confirmation, now);
+        }
         match confirmation {
             Confirmation::Received | Confirmation::Declined => {
                 self.finish_inflight(conn, number, now, |stage| matches!(stage, InflightStage::Sent(_)));

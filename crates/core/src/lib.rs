@@ -7,6 +7,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod access;
+pub mod activity;
 mod between;
 mod burst;
 mod cache;

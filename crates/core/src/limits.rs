@@ -147,6 +147,14 @@ pub(crate) const RECORDED_MAX: usize = 65_536;
 /// A recording ends if nobody has fetched anything for so long.
 pub(crate) const RECORDING_LEASE: Duration = Duration::from_secs(5);
 
+/// Logs of what clients do, followed at the same time: two operators with a page and a terminal each.
+pub(crate) const ACTIVITY_LOGS_MAX: usize = 4;
+/// Lines of one that nobody has fetched yet; some 200 bytes each, and a topic of so many bytes at most.
+pub(crate) const ACTIVITIES_MAX: usize = 4096;
+pub(crate) const ACTIVITY_TOPIC_BYTES: usize = 256;
+/// A log ends if nobody has fetched anything for so long.
+pub(crate) const ACTIVITY_LEASE: Duration = Duration::from_secs(5);
+
 const _: () = assert!(CHANGE_COUNTERS <= 1 << 16, "the number of a counter has 16 bits");
 const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "clients are paused before anything is dropped");
 const _: () = assert!(SHARDS_MAX <= 1 << 16, "an address has 16 bits for a shard");

@@ -43,6 +43,20 @@ impl ShardState {
         came: ArrivalTime,
         now: Timestamp,
     ) -> Result<Flow, Ending> {
+        if self.activities.is_on() {
+            return self.publish_followed(conn, incoming, came, now);
+        }
+        self.publish_unfollowed(conn, incoming, came, now)
+    }
+
+    /// The same, without a word about it.
+    pub(crate) fn publish_unfollowed(
+        &mut self,
+        conn: ConnId,
+        incoming: &Incoming<'_>,
+        came: ArrivalTime,
+        now: Timestamp,
+    ) -> Result<Flow, Ending> {
         let Some(connection) = self.connection(conn) else { return Ok(Flow::On) };
         let (session, dry_at, inbound_max) = (connection.session, connection.dry_at, connection.inbound_max);
         let (index, delivery) = (session, incoming.delivery);

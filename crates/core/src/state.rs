@@ -16,6 +16,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Limits, Retain, Sender};
 
 use crate::access::Policy;
+use crate::activity::ActivityLogs;
 use crate::between::{Batch, ShardLinks};
 use crate::cache::MatchCache;
 use crate::classes::PriorityMode;
@@ -91,6 +92,7 @@ pub(crate) struct ShardState {
     pub(crate) name_conflicts: NameConflicts,
     pub(crate) taps: Taps,
     pub(crate) recording: Recording,
+    pub(crate) activities: ActivityLogs,
 }
 
 impl ShardState {
@@ -140,6 +142,7 @@ impl ShardState {
             name_conflicts: NameConflicts::default(),
             taps: Taps::default(),
             recording: Recording::default(),
+            activities: ActivityLogs::default(),
         }
     }
 
@@ -169,6 +172,9 @@ impl ShardState {
     }
 
     pub(crate) fn turn_without_timers(&mut self, now: Timestamp) {
+        if self.activities.is_on() {
+            self.activities.begin_turn(now);
+        }
         self.settle_memory();
         self.bound_absent();
         self.shed(now);
@@ -304,6 +310,9 @@ impl ShardState {
 
     /// Events are for people; when nobody drains them the oldest go.
     pub(crate) fn tell(&mut self, event: Event) {
+        if self.activities.is_on() {
+            self.note_event_activity(&event);
+        }
         // A ban is more than news: it has room of its own.
         let events = if matches!(event, Event::Outlawed { .. }) { &mut self.bans } else { &mut self.events };
         if events.len() >= EVENTS_MAX {

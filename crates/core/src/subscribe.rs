@@ -54,6 +54,9 @@ impl ShardState {
                     self.start_burst(index, &subscription.filter);
                 }
             }
+            if self.activities.is_on() {
+                self.note_subscribed(index, subscription.filter.as_str(), granted.map(|wish| wish.qos));
+            }
             grants.push(granted.map(|wish| wish.qos));
         }
         let answer = ClientAnswer::Subscribed { number: request.number, grants: &grants };
@@ -81,6 +84,9 @@ impl ShardState {
             if is_ended {
                 self.unsubscribe_one(index, &filter);
                 self.journal.unsubscribe(kept, filter.as_str());
+            }
+            if self.activities.is_on() {
+                self.note_unsubscribed(index, filter.as_str(), is_ended);
             }
             existed.push(is_ended);
         }

@@ -16,4 +16,4 @@ pub use password::{CredentialHash, PasswordCache, basic, bearer, who_are_you};
 pub use problem::{Problem, text};
 pub use serve::{PeerAddress, Serving, Timeouts, peer, serve_connection};
 pub use site::{host, is_page_of, is_this_machine};
-pub use tls::{SecureStream, TlsDoor, TlsSource};
+pub use tls::{PLAIN_REFUSAL, SecureStream, TlsDoor, TlsSource, last_words};

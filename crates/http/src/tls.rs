@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -43,10 +44,30 @@ pub struct SecureStream {
     pub user: Option<String>,
 }
 
+/// What a client hears that speaks HTTP where TLS is spoken.
+pub const PLAIN_REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
+    Content-Length: 135\r\nConnection: close\r\n\r\n\
+    {\"type\":\"urn:tidegate:problem:tls-expected\",\"title\":\"Bad Request\",\"status\":400,\
+    \"detail\":\"this port speaks TLS: use https:// or wss://\"}";
+
 /// A client without TLS is spoken of so often at most: whoever tries again and again does not fill the log.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// The first byte of every TLS handshake.
 const HANDSHAKE: u8 = 0x16;
+
+/// Says this, and listens for a moment: whoever is still sending would not hear it if the socket was closed at once.
+pub async fn last_words(mut stream: TcpStream, words: &str, bytes_max: usize) -> io::Result<()> {
+    stream.write_all(words.as_bytes()).await?;
+    stream.shutdown().await?;
+    let (mut buffer, mut taken) = ([0; 1024], 0);
+    while taken < bytes_max {
+        match stream.read(&mut buffer).await? {
+            0 => break,
+            length => taken += length,
+        }
+    }
+    Ok(())
+}
 
 impl TlsDoor {
     /// A door of this name, with so much time for a handshake.
@@ -107,5 +128,17 @@ impl TlsDoor {
             times,
             "a client without TLS came to {name}, which is for TLS"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_as_long_as_it_says() {
+        let (head, body) = PLAIN_REFUSAL.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
     }
 }

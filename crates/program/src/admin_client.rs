@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use rustls::StreamOwned;
 use serde_json::Value;
 
 use crate::AdminError;
+use crate::tls::{self, Trust};
 
 /// Time to connect, and between two pieces of an answer. The broker answers within 15 s, or says that it cannot.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,6 +25,8 @@ pub struct AdminClient {
     /// Host and port.
     host: String,
     authorization: Option<String>,
+    /// With TLS: whom to trust.
+    trust: Option<Trust>,
 }
 
 /// One request.
@@ -60,24 +64,46 @@ impl AdminClient {
         user: Option<&str>,
         password: Option<&str>,
     ) -> Result<Self, AdminError> {
-        let host = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+        let secure = url.strip_prefix("https://");
+        let host = secure.or_else(|| url.strip_prefix("http://")).unwrap_or(url).trim_end_matches('/');
         if host.contains("://") || host.contains('/') || host.is_empty() {
-            let wrong = format!("{flag} {url:?}: expected http://HOST:PORT, as the broker says at its start");
+            let wrong = format!(
+                "{flag} {url:?}: expected http://HOST:PORT or https://HOST:PORT, as the broker says at its start"
+            );
             return Err(AdminError::usage(wrong));
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let host = if has_port { host.to_owned() } else { format!("{host}:{port}") };
-        Ok(Self { host, authorization: authorization(user, password)? })
+        let trust = secure.map(|_| Trust::default());
+        Ok(Self { host, authorization: authorization(user, password)?, trust })
+    }
+
+    /// Trusts these where the URL is one of TLS; an error if it is not, and somebody named whom to trust.
+    pub fn with_trust(mut self, trust: Trust) -> Result<Self, AdminError> {
+        match &mut self.trust {
+            Some(mine) => *mine = trust,
+            None if trust != Trust::default() => {
+                let wrong = format!("--cafile and --insecure are for TLS: expected https://{}", self.host);
+                return Err(AdminError::usage(wrong));
+            }
+            None => {}
+        }
+        Ok(self)
     }
 
     /// The endpoint at this address, without a user.
     pub fn at(address: std::net::SocketAddr) -> Self {
-        Self { host: address.to_string(), authorization: None }
+        Self { host: address.to_string(), authorization: None, trust: None }
     }
 
     /// Host and port.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Where it is, as it is typed.
+    fn url(&self) -> String {
+        format!("{}://{}", if self.trust.is_some() { "https" } else { "http" }, self.host)
     }
 
     /// Asks for what is at this place.
@@ -90,7 +116,7 @@ impl AdminClient {
         let body = body.map(ToString::to_string).unwrap_or_default();
         let request =
             AdminRequest { method, path, accept: "application/json", kind: "application/json", body: body.as_bytes() };
-        let answer = self.exchange(&request).map_err(|error| AdminError::unreachable(&self.host, &error))?;
+        let answer = self.exchange(&request).map_err(|error| AdminError::unreachable(&self.url(), &error))?;
         let (status, body) = answer.parts().ok_or_else(|| {
             AdminError::failure(format!("{} does not speak HTTP as a broker's admin endpoint does", self.host))
         })?;
@@ -103,16 +129,24 @@ impl AdminClient {
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "no such address");
         for address in self.host.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => return self.talk(stream, request),
+                Ok(stream) => return self.talk_by(stream, request),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn talk(&self, mut stream: TcpStream, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {
+    fn talk_by(&self, stream: TcpStream, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_write_timeout(Some(READ_TIMEOUT))?;
+        let Some(trust) = &self.trust else { return self.talk(stream, request) };
+        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        let session = tls::session(name, trust).map_err(|error| std::io::Error::other(format!("{error:#}")))?;
+        self.talk(StreamOwned::new(session, stream), request)
+    }
+
+    fn talk(&self, mut stream: impl Read + Write, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {
         let AdminRequest { method, path, accept, kind, body } = *request;
         let authorization = self.authorization.as_ref().map(|it| format!("Authorization: {it}\r\n"));
         let kind = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
@@ -186,6 +220,16 @@ mod tests {
         };
         assert_eq!(host("http://127.0.0.1:1/"), Ok("127.0.0.1:1".to_owned()));
         assert_eq!(host("broker"), Ok("broker:18830".to_owned()));
-        assert_eq!(host("https://x"), Err(2));
+        assert_eq!(host("https://x"), Ok("x:18830".to_owned()));
+        assert_eq!(host("ftp://x"), Err(2));
+    }
+
+    #[test]
+    fn whom_to_trust_is_for_tls() {
+        let client = |url: &str| AdminClient::of("--admin", url, 18830, None, None).unwrap();
+        let trust = || Trust { everybody: true, ..Trust::default() };
+        assert_eq!(client("https://x").with_trust(trust()).unwrap().url(), "https://x:18830");
+        assert!(client("x").with_trust(trust()).unwrap_err().to_string().contains("expected https://x:18830"));
+        assert_eq!(client("x").with_trust(Trust::default()).unwrap().url(), "http://x:18830");
     }
 }

@@ -31,15 +31,20 @@ impl AdminError {
     }
 
     /// Nobody answers at this address.
-    pub fn unreachable(host: &str, error: &io::Error) -> Self {
+    pub fn unreachable(url: &str, error: &io::Error) -> Self {
+        let words = error.to_string();
         let next = match error.kind() {
+            _ if words.contains("invalid peer certificate") => {
+                "if it is yours, name the certificate that signed it with --cafile FILE"
+            }
+            _ if words.contains("corrupt message") => "this port does not speak TLS: try http://",
             io::ErrorKind::ConnectionRefused => {
                 "is the broker running? Start it with `tidegate`; if it has another admin address (it says so at its \
                  start), name it with --admin URL"
             }
             _ => "name the broker's admin address with --admin URL",
         };
-        Self { code: 3, text: format!("cannot ask the broker at http://{host}: {error}; {next}") }
+        Self { code: 3, text: format!("cannot ask the broker at {url}: {words}; {next}") }
     }
 
     /// The broker said no, in the words of RFC 9457.
@@ -90,6 +95,13 @@ impl std::error::Error for AdminError {}
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_is_wrong_with_tls_has_its_own_advice() {
+        let said = |words: &str| AdminError::unreachable("https://x", &io::Error::other(words)).to_string();
+        assert!(said("invalid peer certificate: UnknownIssuer").ends_with("signed it with --cafile FILE"));
+        assert!(said("received corrupt message of type X").ends_with("try http://"));
+    }
 
     #[test]
     fn the_role_that_is_needed_is_the_one_advised() {

@@ -1,5 +1,5 @@
 //! What the programs `tidegate`, `tidegate-lab` and `tidegate-bench` share: what wrong usage is, Ctrl-C, text of strangers
-//! on a terminal, where the other programs are, and questions to a running broker.
+//! on a terminal, where the other programs are, TLS of a client, and questions to a running broker.
 //!
 //! It knows no command and no protocol but the operator's HTTP.
 
@@ -7,6 +7,7 @@ mod admin_client;
 mod admin_error;
 mod beside;
 mod stop;
+mod tls;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ pub use admin_client::{AdminAnswer, AdminClient, AdminRequest, escaped};
 pub use admin_error::AdminError;
 pub use beside::{Missing, program_beside};
 pub use stop::Stop;
+pub use tls::{Trust, session as tls_session};
 
 /// Exit code of wrong usage or configuration, as clap has it for arguments.
 pub const MISUSE: u8 = 2;

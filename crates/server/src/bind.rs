@@ -28,7 +28,7 @@ impl std::fmt::Display for CannotListen {
 impl std::error::Error for CannotListen {}
 
 /// Takes out the listener for CoAP that nobody asked for, if it cannot be opened: no reason not to serve. Why it is gone,
-/// and what to type about it.
+/// and what to type about it. If somebody takes the port after this look, the broker leaves it out by itself, in fewer words.
 pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Option<String> {
     let Or::Word(_) = options.listeners.coap else { return None };
     let place = listeners.iter().position(|listener| listener.kind == ListenerKind::Coap)?;
@@ -66,7 +66,8 @@ pub fn cannot_listen(name: &str, at: SocketAddr, error: &std::io::Error) -> Cann
 }
 
 fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> ConfigProblem {
-    let elsewhere = format!("move it with --{name} ADDR (listeners.{name}), or switch it off with --{name} off");
+    let flag = name.replace('_', "-");
+    let elsewhere = format!("move it with --{flag} ADDR (listeners.{name}), or switch it off with --{flag} off");
     let (why, hint) = match error.kind() {
         ErrorKind::AddrInUse => {
             let holder = holder_words(at, name == ListenerKind::Coap.name());

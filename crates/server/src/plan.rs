@@ -79,6 +79,18 @@ pub fn admin(options: &Options) -> Option<SocketAddr> {
     address(options.listeners.admin)
 }
 
+/// Where the admin API is with TLS; none if it is off.
+pub fn admin_https(options: &Options) -> Option<SocketAddr> {
+    address(options.listeners.admin_https)
+}
+
+/// What is shown there. Certificates of clients are for devices: who has a browser has a password.
+pub fn admin_certificates(options: &Options) -> Option<TlsFiles> {
+    let files = certificates(options)?;
+    let (client_ca, client_cert_required, crl, client_pins) = (None, false, None, Vec::new());
+    Some(TlsFiles { client_ca, client_cert_required, crl, client_pins, ..files })
+}
+
 /// Where the doors of the smart space are. Smart-M3 knows no users, so with users it is opened on demand only.
 pub fn space(options: &Options, has_users: bool) -> SpaceAddresses {
     let ssap = match options.listeners.ssap {

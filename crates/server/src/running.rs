@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use signal_hook::consts::SIGTERM;
 use tidegate_admin::{
     AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role,
-    Roles, SettingInForce, SinkReport, UserChange, UserDirectory,
+    Roles, SettingInForce, SinkReport, TokenOverview, TokenWish, UserChange, UserDirectory,
 };
 use tidegate_auth::{GraphAccess, Users};
 use tidegate_broker::config::Listener;
@@ -29,14 +29,14 @@ use crate::config::backoff::BackOffMode;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
 use crate::config::listener::ListenerSetting;
 use crate::config::{Loaded, Problems, Sources};
+use crate::door_certificates::DoorCertificates;
 use crate::http_authority::HttpAuthority;
 use crate::log::LevelHandle;
 use crate::security::{Security, server_certificates};
 use crate::serve::{Ready, log_warnings, prepare_for};
 use crate::sinks::SinkBoard;
-use crate::space_certificates::SpaceCertificates;
 use crate::tokens::TokenKeys;
-use crate::{authority, backup, certificate, plan, rule_file, user_file};
+use crate::{authority, backup, certificate, plan, rule_file, tokens, user_file};
 
 /// A broker that runs, and all that is needed to change it.
 #[derive(Debug)]
@@ -54,7 +54,9 @@ pub struct RunningProcess {
     space_store: OnceLock<Arc<SpaceStore>>,
     space: OnceLock<tidegate_space::SpaceHandle>,
     /// The certificates of the smart space's doors, if any has TLS.
-    space_certificates: OnceLock<Arc<SpaceCertificates>>,
+    space_certificates: OnceLock<Arc<DoorCertificates>>,
+    /// Those of the admin API, if it has TLS.
+    admin_certificates: OnceLock<Arc<DoorCertificates>>,
     /// Doors beside the broker's own: where each was to be, and where it is.
     doors: OnceLock<Vec<OtherDoor>>,
     demo: Arc<dyn Demo>,
@@ -115,6 +117,7 @@ impl RunningProcess {
             space_store: OnceLock::new(),
             space: OnceLock::new(),
             space_certificates: OnceLock::new(),
+            admin_certificates: OnceLock::new(),
             doors: OnceLock::new(),
             demo,
             bridges: OnceLock::new(),
@@ -137,8 +140,13 @@ impl RunningProcess {
     }
 
     /// Doors of the smart space have TLS, with these certificates until a reload.
-    pub fn note_space_certificates(&self, certificates: Arc<SpaceCertificates>) {
+    pub fn note_space_certificates(&self, certificates: Arc<DoorCertificates>) {
         let _ = self.space_certificates.set(certificates);
+    }
+
+    /// The admin API has TLS, with these certificates until a reload.
+    pub fn note_admin_certificates(&self, certificates: Arc<DoorCertificates>) {
+        let _ = self.admin_certificates.set(certificates);
     }
 
     /// The doors beside the broker's own are open, or are not.
@@ -201,14 +209,15 @@ impl RunningProcess {
         }
         // Read before anything changes: a file that cannot be used keeps everything as it is. Without files in the new
         // configuration the doors keep those that they have.
-        let files = plan::certificates(&loaded.options);
-        let certificates =
-            self.space_certificates.get().zip(files).map(|(doors, files)| (doors, load_certificates(&files)));
-        let certificates = certificates.map(|(doors, read)| read.map(|read| (doors, read))).transpose();
-        let certificates = certificates.map_err(|problem| vec![problem.to_string()])?;
+        let doors = [
+            self.space_certificates.get().zip(plan::certificates(&loaded.options)),
+            self.admin_certificates.get().zip(plan::admin_certificates(&loaded.options)),
+        ];
+        let read = doors.into_iter().flatten().map(|(doors, files)| Ok((doors, load_certificates(&files)?)));
+        let certificates: Vec<_> = read.collect::<std::io::Result<_>>().map_err(|problem| vec![problem.to_string()])?;
         let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
         reloaded.map_err(|problem| vec![problem.to_string()])?;
-        if let Some((doors, read)) = certificates {
+        for (doors, read) in certificates {
             doors.replace(read);
         }
         if let Some(Err(error)) = tokens.as_ref().map(TokenKeys::start) {
@@ -306,6 +315,21 @@ impl ProcessControl for RunningProcess {
         rule_file::change(&loaded, before, text, put_in_force).map_err(|error| format!("{error:#}"))
     }
 
+    fn tokens(&self) -> TokenOverview {
+        let now = self.now();
+        tokens::overview(&now.loaded, now.tokens.as_deref())
+    }
+
+    fn make_token(&self, wish: &TokenWish) -> Result<String, String> {
+        let now = self.now();
+        tokens::make(&now.loaded, now.tokens.as_deref(), wish)
+    }
+
+    fn revoke_tokens(&self, user: &str) -> Result<(), String> {
+        let loaded = self.now().loaded.clone();
+        tokens::revoke(&loaded, user, || self.reload().map(drop).map_err(|problems| problems.join("; ")))
+    }
+
     fn entry_metrics(&self) -> Vec<ExtraMetric> {
         let now = self.now();
         let of_tokens = now.tokens.as_ref().map(|tokens| tokens.metrics()).unwrap_or_default();
@@ -332,7 +356,7 @@ impl ProcessControl for RunningProcess {
             .get()
             .into_iter()
             .flatten()
-            .filter(|(name, _, is)| matches!(*name, "https" | "ssaps") && is.is_some());
+            .filter(|(name, _, is)| matches!(*name, "https" | "ssaps" | "admin_https") && is.is_some());
         let shown_space = |(name, ..): &OtherDoor| {
             let (subject, expires) = certificate::describe(tls.as_deref()?);
             Some(Certificate { listener: (*name).to_owned(), subject, expires })

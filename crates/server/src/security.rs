@@ -24,7 +24,9 @@ use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject, RuleTarget};
 use crate::config::words::BindIds;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
 use crate::http_authority::HttpAuthority;
-use crate::plan::{admin, certificates, has_space, is_block, listener_key, password_file, space as space_doors};
+use crate::plan::{
+    admin, admin_https, certificates, has_space, is_block, listener_key, password_file, space as space_doors,
+};
 use crate::running::RoleTable;
 use crate::tokens::{self, TokenKeys};
 use crate::{certificate, descriptors, disk_free};
@@ -170,7 +172,7 @@ struct TokenJudge {
 
 impl TokenJudge {
     fn load(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
-        Some(Self { rules: tokens::rules(loaded)?, keys: TokenKeys::load(loaded, problems)? })
+        Some(Self { rules: tokens::rules_now(loaded, problems)?, keys: TokenKeys::load(loaded, problems)? })
     }
 }
 
@@ -323,8 +325,9 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
     // Who may not be kept from publishing may still be kept from ending connections.
-    if let Some(at) = admin(&loaded.options).filter(|at| !is_loopback(at.ip())) {
-        let message = format!("listeners.admin = \"{at}\" accepts other machines, but there are no users");
+    let admins = [("admin", admin(&loaded.options)), ("admin_https", admin_https(&loaded.options))];
+    if let Some((name, at)) = admins.into_iter().find_map(|(name, at)| Some((name, at.filter(is_exposed)?))) {
+        let message = format!("listeners.{name} = \"{at}\" accepts other machines, but there are no users");
         let hint = "add one with `tidegate user add NAME --roles admin`, or listen on this machine only".to_owned();
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }

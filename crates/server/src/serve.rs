@@ -4,13 +4,13 @@
 //! signals: HUP reads the configuration again, TERM and INT drain, a second one ends the process at once. A supervisor
 //! that asked for it is told about each step.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use tidegate_admin::{Admin, Demo, Otlp, ProcessControl};
+use tidegate_admin::{Admin, AdminListeners, Demo, Otlp, ProcessControl, TlsSource};
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::store_link::{Opening, Restored};
 use tidegate_broker::{Broker, ListenerReport};
@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use crate::bridges::Bridges;
 use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
+use crate::door_certificates::DoorCertificates;
 use crate::plan::password_file;
 use crate::running::{self, RunningProcess};
 use crate::security::{Audience, Security};
@@ -136,10 +137,15 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     if running.listeners.is_empty() && doors.named().iter().all(|(_, at)| at.is_none()) {
         anyhow::bail!("MQTT is off and no listener of the smart space could be opened: there is nobody to serve");
     }
-    let (wanted, admin_at) = (plan::space(&loaded.options, has_users), admin.as_ref().map(Admin::address));
+    let (wanted, admin_at) = (plan::space(&loaded.options, has_users), admin.as_ref().and_then(Admin::address));
+    let admins_at = admin.as_ref().and_then(Admin::secure_address);
     let of_space = wanted.named().into_iter().zip(doors.named()).map(|((name, wanted), (_, is))| (name, wanted, is));
-    running.note_doors(of_space.chain([("admin", plan::admin(&loaded.options), admin_at)]).collect());
-    print_banner(&banner.text(&running.handle.listeners(), admin_at, doors));
+    let of_admin = [
+        ("admin", plan::admin(&loaded.options), admin_at),
+        ("admin_https", plan::admin_https(&loaded.options), admins_at),
+    ];
+    running.note_doors(of_space.chain(of_admin).collect());
+    print_banner(&banner.text(&running.handle.listeners(), [admin_at, admins_at], doors));
     let otlp = send_metrics(&loaded, &running)?;
     let supervisor = Supervisor::of_process();
     supervisor.ready();
@@ -182,13 +188,29 @@ fn log_opening(broker: &Broker) {
     }
 }
 
-/// The admin API. One that nobody asked for, at a port that is taken, is no reason not to serve.
+/// The admin API, with TLS, without, or both.
 fn open_admin(loaded: &Loaded, running: &Arc<RunningProcess>) -> Result<Option<Admin>> {
-    let Some(bind) = plan::admin(&loaded.options) else { return Ok(None) };
+    let plain = plan::admin(&loaded.options).map(|at| bind_admin(loaded, at)).transpose()?.flatten();
+    let secure = plan::admin_https(&loaded.options).map(|at| {
+        let files = plan::admin_certificates(&loaded.options).context("there is no certificate")?;
+        let certificates = Arc::new(DoorCertificates::load(&files)?);
+        running.note_admin_certificates(Arc::clone(&certificates));
+        let listener = TcpListener::bind(at).map_err(|error| bind::cannot_listen("admin_https", at, &error))?;
+        Ok::<_, anyhow::Error>((listener, certificates as Arc<dyn TlsSource>))
+    });
+    let listeners = AdminListeners { plain, secure: secure.transpose()? };
+    if listeners.plain.is_none() && listeners.secure.is_none() {
+        return Ok(None);
+    }
     let process = Arc::clone(running) as Arc<dyn ProcessControl>;
     let alarms = loaded.options.telemetry.alarms.clone().value().map(|receiver| receiver.0);
-    match Admin::start(bind, running.handle.clone(), process, alarms) {
-        Ok(admin) => Ok(Some(admin)),
+    Admin::open(listeners, running.handle.clone(), process, alarms).map(Some).context("the admin API did not start")
+}
+
+/// One that nobody asked for, at a port that is taken, is no reason not to serve.
+fn bind_admin(loaded: &Loaded, bind: SocketAddr) -> Result<Option<TcpListener>> {
+    match TcpListener::bind(bind) {
+        Ok(listener) => Ok(Some(listener)),
         Err(error) if *loaded.origin("listeners.admin") == Origin::Default => {
             let other = SocketAddr::new(bind.ip(), bind.port().saturating_add(1));
             warn!(
@@ -275,7 +297,12 @@ struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    fn text(&self, listeners: &[ListenerReport], admin: Option<SocketAddr>, space: SpaceAddresses) -> String {
+    fn text(
+        &self,
+        listeners: &[ListenerReport],
+        [admin, admin_https]: [Option<SocketAddr>; 2],
+        space: SpaceAddresses,
+    ) -> String {
         let door = |listener: &ListenerReport| {
             let (kind, at) = (listener.kind.name(), listener.address);
             let place = match listener.kind {
@@ -286,7 +313,9 @@ impl Banner<'_> {
             if listener.name == kind { format!("  {place}") } else { format!("  {} ({place})", listener.name) }
         };
         let doors: String = listeners.iter().map(door).collect();
-        let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
+        let admins =
+            [("http", admin), ("https", admin_https)].map(|(scheme, at)| Some(format!("  admin {scheme}://{}", at?)));
+        let admin: String = admins.into_iter().flatten().collect();
         let http = space.http.map(|at| format!("  sparql http://{at}")).unwrap_or_default();
         let https = space.https.map(|at| format!("  https://{at}")).unwrap_or_default();
         let others =
@@ -377,7 +406,7 @@ mod tests {
         let command = ServeCommand { program: "./tidegate".into(), place: " --data x".into() };
         Banner { audience, command, loaded: &loaded }.text(
             &listeners,
-            Some("127.0.0.1:18830".parse().unwrap()),
+            [Some("127.0.0.1:18830".parse().unwrap()), None],
             SpaceAddresses {
                 http: Some("127.0.0.1:7878".parse().unwrap()),
                 ssap: Some("127.0.0.1:10010".parse().unwrap()),

@@ -13,9 +13,9 @@ use tracing::{info, warn};
 
 use crate::config::setting::Size;
 use crate::config::{Loaded, Origin};
+use crate::door_certificates::DoorCertificates;
 use crate::mapping::{MapCounts, Mapping};
 use crate::running::RunningProcess;
-use crate::space_certificates::SpaceCertificates;
 use crate::{bind, descriptors, plan};
 
 /// The smart space while it is open. The maps end first; the doors close before what is behind them ends.
@@ -59,7 +59,7 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
     let mut bound = BoundSockets::new(http, ssap).with_sepa(sepa_http, sepa_ws);
     if https.is_some() || ssaps.is_some() {
         let files = plan::certificates(&loaded.options).context("there is no certificate")?;
-        let certificates = Arc::new(SpaceCertificates::load(&files)?);
+        let certificates = Arc::new(DoorCertificates::load(&files)?);
         running.note_space_certificates(Arc::clone(&certificates));
         bound = bound.with_tls(https, ssaps, certificates);
     }

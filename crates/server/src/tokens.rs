@@ -5,21 +5,27 @@
 //! with an unknown key makes the thread look for new ones, at most every half minute however many such tokens come, and its
 //! client is told to come back.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tidegate_admin::{TokenOverview, TokenWish};
 use tidegate_auth::limits::KEY_SET_BYTES_MAX;
-use tidegate_auth::{KeySet, TokenFault, TokenRules, TokenSource};
+use tidegate_auth::{KeySet, RevokedTokens, TokenFault, TokenRules, TokenSource};
 use tidegate_broker::ExtraMetric;
 use tracing::{info, warn};
 
-use crate::config::keys::JwtSection;
+use crate::config::keys::{JwtSection, Options};
 use crate::config::proofs::KeyPlace;
 use crate::config::setting::Span;
 use crate::config::{ConfigProblem, Loaded};
 use crate::fetch::{WebAddress, WebClient};
+use crate::user_file;
+
+/// The file of the data folder that says whose tokens were taken back.
+pub const REVOKED: &str = "revoked-tokens";
 
 /// For the whole of one fetch: a server that takes longer has trouble.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,7 +84,85 @@ pub fn rules(loaded: &Loaded) -> Option<TokenRules> {
         roles_claim: roles_claim.0.clone(),
         leeway_s: leeway.0.as_secs(),
         bytes_max: usize::try_from(token_bytes_max.0).unwrap_or(usize::MAX),
+        revoked: RevokedTokens::default(),
     })
+}
+
+/// The same with those that were taken back. A file that cannot be read is a problem: it may have let somebody out.
+pub fn rules_now(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<TokenRules> {
+    let rules = rules(loaded)?;
+    match read_revoked(&loaded.options) {
+        Ok(revoked) => Some(TokenRules { revoked, ..rules }),
+        Err(why) => {
+            problems.push(ConfigProblem::general(why));
+            None
+        }
+    }
+}
+
+/// Where it is kept whose tokens were taken back.
+fn revoked_file(options: &Options) -> PathBuf {
+    options.server.data.join(REVOKED)
+}
+
+fn read_revoked(options: &Options) -> Result<RevokedTokens, String> {
+    let path = revoked_file(options);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => RevokedTokens::parse(&text)
+            .map_err(|line| format!("{}:{line}: expected seconds and a user", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(RevokedTokens::default()),
+        Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
+    }
+}
+
+/// What the admin API shows of tokens.
+pub fn overview(loaded: &Loaded, keys: Option<&TokenKeys>) -> TokenOverview {
+    let Some(rules) = rules(loaded) else { return TokenOverview::default() };
+    let refused = |keys: &TokenKeys| {
+        let counted =
+            TokenFault::ALL.map(|fault| (fault.name(), keys.counts.refused[fault as usize].load(Ordering::Relaxed)));
+        counted.into_iter().filter(|(_, count)| *count > 0).collect()
+    };
+    let revoked = read_revoked(&loaded.options).unwrap_or_default();
+    TokenOverview {
+        are_taken: true,
+        keys: keys.and_then(TokenSource::keys).map_or(0, |keys| keys.len()),
+        can_make: keys.is_some_and(|keys| keys.secret.is_some()),
+        issuer: rules.issuer,
+        audience: rules.audience,
+        roles_claim: rules.roles_claim,
+        refused: keys.map(refused).unwrap_or_default(),
+        revoked: revoked.iter().map(|(user, until)| (user.to_owned(), until)).collect(),
+    }
+}
+
+/// Makes a token of this user, which is told once and kept nowhere.
+pub fn make(loaded: &Loaded, keys: Option<&TokenKeys>, wish: &TokenWish) -> Result<String, String> {
+    let secret = keys.and_then(|keys| keys.secret.as_deref());
+    let secret = secret.ok_or("there is no secret to sign tokens with: jwt.secret_file names a file with one")?;
+    let rules = rules(loaded).ok_or("there are no tokens here")?;
+    let rules = TokenRules { revoked: read_revoked(&loaded.options)?, ..rules };
+    let life_s = wish.life.as_secs();
+    rules.make(secret, &wish.user, &wish.roles, now_s(), life_s).map_err(|fault| fault.to_string())
+}
+
+/// Takes all tokens of this user back that were made until now, and puts that in force.
+pub fn revoke(loaded: &Loaded, user: &str, put_in_force: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    // Two at once would be one.
+    static CHANGES: Mutex<()> = Mutex::new(());
+    let _alone = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    rules(loaded).ok_or("there are no tokens here")?;
+    let mut revoked = read_revoked(&loaded.options)?;
+    revoked.revoke(user, now_s()).map_err(|_| "tokens of too many users were taken back already".to_owned())?;
+    let text = revoked.to_text();
+    RevokedTokens::parse(&text).map_err(|_| "no user can be called so".to_owned())?;
+    let path = revoked_file(&loaded.options);
+    user_file::replace(&path, &text).map_err(|error| format!("{} cannot be written: {error:#}", path.display()))?;
+    put_in_force()
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |now| now.as_secs())
 }
 
 impl TokenKeys {
@@ -264,7 +348,7 @@ impl TokenSource for TokenKeys {
     }
 
     fn now_s(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |now| now.as_secs())
+        now_s()
     }
 
     fn refused(&self, fault: TokenFault) -> bool {

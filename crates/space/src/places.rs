@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tidegate_http::{PLAIN_REFUSAL, last_words};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -24,12 +24,6 @@ const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\npac
     Content-Type: application/problem+json\r\nContent-Length: 132\r\nConnection: close\r\n\r\n\
     {\"type\":\"urn:tidegate:problem:crowded\",\"title\":\"Service Unavailable\",\"status\":503,\
     \"detail\":\"too many connections\",\"error\":\"crowded\"}";
-
-/// What a client hears that speaks HTTP where TLS is spoken.
-const PLAIN_REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
-    Content-Length: 135\r\nConnection: close\r\n\r\n\
-    {\"type\":\"urn:tidegate:problem:tls-expected\",\"title\":\"Bad Request\",\"status\":400,\
-    \"detail\":\"this port speaks TLS: use https:// or wss://\"}";
 
 /// A connection has one as long as it is open.
 #[derive(Debug)]
@@ -105,23 +99,10 @@ impl Places {
             return;
         };
         tokio::spawn(async move {
-            let _ = timeout(REFUSAL_TIME, last_words(stream, words)).await;
+            let _ = timeout(REFUSAL_TIME, last_words(stream, words, REFUSAL_BYTES)).await;
             drop(permit);
         });
     }
-}
-
-async fn last_words(mut stream: TcpStream, words: &str) -> std::io::Result<()> {
-    stream.write_all(words.as_bytes()).await?;
-    stream.shutdown().await?;
-    let (mut buffer, mut taken) = ([0; 1024], 0);
-    while taken < REFUSAL_BYTES {
-        match stream.read(&mut buffer).await? {
-            0 => break,
-            length => taken += length,
-        }
-    }
-    Ok(())
 }
 
 /// Accepting failed: it is logged when that begins, and tried again after this time.
@@ -170,10 +151,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_as_long_as_it_says() {
-        for refusal in [REFUSAL, PLAIN_REFUSAL] {
-            let (head, body) = refusal.split_once("\r\n\r\n").unwrap();
-            assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
-            assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
-        }
+        let (head, body) = REFUSAL.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
     }
 }

@@ -7,6 +7,7 @@ mod sentence;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -125,9 +126,15 @@ impl TroubledPublisher {
         self.limit.is_some() && is_lossy && !self.is_flooding()
     }
 
-    fn weight(&self) -> (bool, f64) {
-        (self.is_flooding(), self.rate)
+    fn weight(&self) -> (bool, i32, Reverse<Arc<str>>) {
+        (self.is_flooding(), magnitude(self.rate), Reverse(Arc::clone(&self.client_id)))
     }
+}
+
+/// A number by which things are ordered that change a little all the time: those about as large stay in the order of their
+/// names, and nobody who looks at a list sees it jump. A fifth more is more.
+fn magnitude(value: f64) -> i32 {
+    (4.0 * value.max(1e-3).log2()).floor() as i32
 }
 
 /// What a client is used to, by its claim or its rhythm.
@@ -173,7 +180,10 @@ impl TroubleReport {
     fn note_receiver(&mut self, trouble: TroubledReceiver) {
         self.losing += usize::from(trouble.is_losing);
         self.slow += usize::from(!trouble.is_losing);
-        insert(&mut self.receivers, trouble, |it| (it.is_losing, it.loss_rate + it.fill));
+        let weight = |it: &TroubledReceiver| {
+            (it.is_losing, magnitude(it.loss_rate + it.fill), Reverse(Arc::clone(&it.client_id)))
+        };
+        insert(&mut self.receivers, trouble, weight);
     }
 
     /// The publishers who are to blame for what losing receivers lose, by number, with the name of such a receiver.

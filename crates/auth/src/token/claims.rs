@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{TokenFault, TokenGrant};
+use super::{RevokedTokens, TokenFault, TokenGrant};
 use crate::limits::ROLES_MAX;
 use crate::text::is_principal;
 
@@ -23,6 +23,8 @@ pub struct TokenRules {
     pub leeway_s: u64,
     /// Bytes of a token.
     pub bytes_max: usize,
+    /// Those that were taken back.
+    pub revoked: RevokedTokens,
 }
 
 impl Default for TokenRules {
@@ -34,6 +36,7 @@ impl Default for TokenRules {
             roles_claim: None,
             leeway_s: 30,
             bytes_max: 8192,
+            revoked: RevokedTokens::default(),
         }
     }
 }
@@ -65,6 +68,9 @@ impl TokenRules {
         let is_same = user_name.is_none_or(|name| name.is_empty() || name == user);
         if !is_same || !is_principal(user) {
             return Err(TokenFault::User);
+        }
+        if self.revoked.covers(user, time(claims, "iat")?) {
+            return Err(TokenFault::Revoked);
         }
         Ok(TokenGrant { user: user.into(), roles: self.roles(claims)?, seconds_left: ends - now_s })
     }

@@ -33,11 +33,13 @@ pub enum TokenFault {
     User,
     /// There are no keys at the moment: nobody can say.
     NoKeys,
+    /// It was taken back.
+    Revoked,
 }
 
 impl TokenFault {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::TooLong,
         Self::NotAToken,
         Self::Header,
@@ -52,6 +54,7 @@ impl TokenFault {
         Self::Audience,
         Self::User,
         Self::NoKeys,
+        Self::Revoked,
     ];
 
     /// In metrics.
@@ -71,6 +74,7 @@ impl TokenFault {
             Self::Audience => "audience",
             Self::User => "user",
             Self::NoKeys => "no_keys",
+            Self::Revoked => "revoked",
         }
     }
 }

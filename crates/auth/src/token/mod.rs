@@ -9,6 +9,8 @@ mod claims;
 mod fault;
 mod json;
 mod keys;
+mod make;
+mod revoked;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +19,8 @@ use std::sync::Arc;
 pub use claims::TokenRules;
 pub use fault::{KeyFault, TokenFault};
 pub use keys::KeySet;
+pub use make::MakeFault;
+pub use revoked::{RevokedFull, RevokedTokens};
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 use serde_json::Value;

@@ -18,9 +18,9 @@ or was not sent, or not acknowledged, when a signal came";
 #[command(next_help_heading = "Connection")]
 #[allow(clippy::struct_excessive_bools, reason = "flags as typed; `Target` and `Hello` are made of them")]
 pub(crate) struct ConnectArgs {
-    /// Broker's name or address; without -h and -p the broker of tidegate.toml, if there is one here
-    #[arg(short = 'h', long, default_value = "localhost")]
-    pub(crate) host: String,
+    /// Broker's name or address; without -h and -p the broker of tidegate.toml, if there is one here, else localhost
+    #[arg(short = 'h', long)]
+    pub(crate) host: Option<String>,
 
     /// Broker's port; 1883, or 8883 with TLS
     #[arg(short, long)]

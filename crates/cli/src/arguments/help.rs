@@ -8,9 +8,12 @@ use super::Cli;
 
 /// Every command, once.
 const GROUPS: [(&str, &[&str]); 8] = [
-    ("Run a broker", &["serve", "init", "user", "check", "config", "import"]),
+    ("Run a broker", &["serve", "init", "user", "token", "check", "config", "import"]),
     ("Messages", &["pub", "sub"]),
-    ("See what is going on", &["status", "top", "why", "alarms", "clients", "drops", "bridges", "sinks", "health"]),
+    (
+        "See what is going on",
+        &["status", "top", "why", "alarms", "clients", "drops", "log", "bridges", "sinks", "health"],
+    ),
     ("Do something about it", &["limits", "ban", "kick", "reload", "drain"]),
     ("Keep", &["backup", "restore", "store"]),
     ("Smart space", &["kp", "kps", "rdf", "map"]),

@@ -23,10 +23,13 @@ pub(crate) use help::grouped;
 pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use operate::{
-    BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, address_of,
-    listener_of, password, warn_of_lone_password,
+    BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs, TrustArgs,
+    address_of, listener_of, password, warn_of_lone_password,
 };
-pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, Sort, TopArgs, WhyArgs};
+pub(crate) use operate::{
+    ClientArgs, ClientsArgs, DemoCommand, FloodArgs, LogArgs, PlainArgs, Sort, TokenArgs, TokenCommand, TopArgs,
+    WhyArgs,
+};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
@@ -90,6 +93,8 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Add, remove and list users
     User(UserArgs),
+    /// Make tokens that clients give as passwords, and take them back
+    Token(TokenArgs),
     /// Check a configuration: all mistakes at once, and exit code 2 if there are any
     Check(Box<CheckArgs>),
     /// Turn a mosquitto.conf into a configuration of this broker, on standard output
@@ -126,6 +131,8 @@ pub(crate) enum Command {
     Kps(PlainArgs),
     /// Account for every message that was refused or lost
     Drops(PlainArgs),
+    /// Follow one client, or the messages of a topic: what is done, line by line
+    Log(LogArgs),
     /// List what is wrong: who floods, loses, is banned, what is full; and what has been
     Alarms(PlainArgs),
     /// List, set and remove limits of single clients and users

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::target::password_of_environment;
-use tidegate_program::{AdminClient, AdminError};
+use tidegate_program::{AdminClient, AdminError, Trust};
 use tidegate_server::config::keys::{KEYS, Options};
 use tidegate_server::config::units::parse_duration;
 use tidegate_server::config::{self, Sources};
@@ -29,6 +29,29 @@ pub(crate) struct AdminArgs {
         global = true
     )]
     pub(crate) password: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+}
+
+/// Whom to trust at an address with TLS.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TrustArgs {
+    /// Certificates to trust at an address with https://, PEM; else those of the operating system
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_CAFILE", global = true)]
+    pub(crate) cafile: Option<std::path::PathBuf>,
+    /// Accept any certificate there. For tests only
+    #[arg(long, global = true)]
+    pub(crate) insecure: bool,
+}
+
+impl TrustArgs {
+    /// A file of the environment may be meant for other commands: it says nothing about an address without TLS.
+    pub(crate) fn trust(&self, url: &str) -> Trust {
+        let is_typed =
+            std::env::var_os("TIDEGATE_CAFILE").as_deref() != self.cafile.as_ref().map(|path| path.as_os_str());
+        let ca = self.cafile.clone().filter(|_| is_typed || url.starts_with("https://"));
+        Trust { ca, everybody: self.insecure, ..Trust::default() }
+    }
 }
 
 impl AdminArgs {
@@ -37,7 +60,8 @@ impl AdminArgs {
         let admin = self.admin.clone().unwrap_or_else(|| address_of("listeners.admin"));
         warn_of_lone_password(self.username.as_deref(), self.password.as_deref());
         let password = password(self.password.as_deref())?;
-        AdminClient::of("--admin", &admin, 18830, self.username.as_deref(), password.as_deref())
+        let client = AdminClient::of("--admin", &admin, 18830, self.username.as_deref(), password.as_deref())?;
+        client.with_trust(self.trust.trust(&admin))
     }
 }
 
@@ -107,6 +131,31 @@ pub(crate) struct WhyArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlainArgs {
     /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// Arguments of `tidegate log`.
+#[derive(Args, Clone, Debug)]
+#[group(id = "followed", required = true, multiple = true, args = ["client", "literal", "topic"])]
+pub(crate) struct LogArgs {
+    /// The client identifier: what it sends and is sent, subscribes to, loses, and how it comes and goes
+    pub(crate) client: Option<String>,
+    /// The same
+    #[arg(id = "literal", long = "client", value_name = "NAME", conflicts_with = "client")]
+    pub(crate) literal: Option<String>,
+    /// Messages of these topics alone, of every client or of the one that is named
+    #[arg(short = 't', long, value_name = "FILTER")]
+    pub(crate) topic: Option<String>,
+    /// How long; else until Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = interval)]
+    pub(crate) time: Option<std::time::Duration>,
+    /// End after so many lines
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) lines: Option<u64>,
+    /// Print each line as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -330,6 +379,47 @@ fn ban_time(text: &str) -> Result<std::time::Duration, String> {
     let bounds = std::time::Duration::from_secs(1)..=std::time::Duration::from_secs(30 * 86_400);
     let duration = parse_duration(text).filter(|duration| bounds.contains(duration));
     duration.ok_or_else(|| "a duration with its unit, from 1s to 30d".to_owned())
+}
+
+/// Arguments of `tidegate token`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<TokenCommand>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// What to do with tokens.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum TokenCommand {
+    /// Make a token of a user, and print it: needs jwt.secret_file
+    Make {
+        /// The user that its client will be
+        user: String,
+        /// What it may do: names of roles, as rules of access have them; needs jwt.roles_claim
+        #[arg(long, value_delimiter = ',', value_name = "A,B")]
+        roles: Vec<String>,
+        /// How long it lasts
+        #[arg(long = "for", value_name = "TIME", default_value = "30d", value_parser = token_time)]
+        time: std::time::Duration,
+    },
+    /// Take back every token of a user that was made until now, and end its connections
+    Revoke {
+        /// The user
+        user: String,
+    },
+    /// Say what is asked of tokens, which were refused, and whose were taken back
+    List,
+}
+
+fn token_time(text: &str) -> Result<std::time::Duration, String> {
+    let bounds = std::time::Duration::from_secs(1)..=std::time::Duration::from_secs(366 * 86_400);
+    let duration = parse_duration(text).filter(|duration| bounds.contains(duration));
+    duration.ok_or_else(|| "a duration with its unit, from 1s to 366d".to_owned())
 }
 
 /// Demonstrations.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::ServeArgs;
+use super::{ServeArgs, TrustArgs};
 
 /// Where the smart space is, and who asks.
 #[derive(Args, Clone, Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct SpaceArgs {
         global = true
     )]
     pub(crate) password: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// Arguments of `tidegate rdf`.

@@ -71,6 +71,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     admin: Option<String>,
 
+    /// The same over TLS, for operators at other machines
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    admin_https: Option<String>,
+
     /// Certificate chain, PEM
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     cert: Option<String>,
@@ -145,6 +149,7 @@ impl ServeArgs {
             ("--sepa-http", "listeners.sepa_http", &self.sepa_http),
             ("--sepa-ws", "listeners.sepa_ws", &self.sepa_ws),
             ("--admin", "listeners.admin", &self.admin),
+            ("--admin-https", "listeners.admin_https", &self.admin_https),
             ("--cert", "tls.cert", &self.cert),
             ("--key", "tls.key", &self.key),
             ("--client-ca", "tls.client_ca", &self.client_ca),

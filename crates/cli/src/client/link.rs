@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, Socket, Type};
+use tidegate_program::tls_session;
 
-use super::tls;
 use super::{BrokerAddress, ClientError};
 
 /// How long one address may take to answer; the next one is tried then.
@@ -31,7 +31,7 @@ impl BrokerLink {
         match &target.tls {
             None => Ok(Self::Plain(tcp)),
             Some(trust) => {
-                let session = tls::session(&target.host, trust).map_err(ClientError::Tls)?;
+                let session = tls_session(&target.host, trust).map_err(ClientError::Tls)?;
                 let mut stream = StreamOwned::new(session, tcp);
                 tcp_timeout(&stream.sock, Some(CONNECT_TIMEOUT)).map_err(ClientError::Lost)?;
                 // Finished here, so that a certificate that is not trusted is not mistaken for a lost connection.

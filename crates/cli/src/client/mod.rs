@@ -8,7 +8,6 @@ pub(crate) mod again;
 mod error;
 mod link;
 pub(crate) mod properties;
-pub(crate) mod tls;
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,7 +29,7 @@ pub(crate) use tidegate_client::session::mqtt::connection::ReceivedMessage;
 pub(crate) use error::ClientError;
 use link::BrokerLink;
 use properties::Typed;
-use tls::Trust;
+use tidegate_program::Trust;
 
 /// Where the broker is.
 #[derive(Clone, Debug)]

@@ -173,7 +173,8 @@ impl DemoBroker {
             let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][number as usize % 3];
             actors.push(sensor(&stage, at, number, qos)?);
         }
-        Ok(Self { door: AdminClient::at(admin.address()), stage, actors, _admin: admin, _broker: broker })
+        let at = admin.address().context("the admin API has no address")?;
+        Ok(Self { door: AdminClient::at(at), stage, actors, _admin: admin, _broker: broker })
     }
 }
 

@@ -30,6 +30,22 @@ fn text(answer: &Value) -> String {
     table + &rest
 }
 
+/// Those that ask most, below the clients of `top`; nothing where there are none.
+pub(super) fn in_top(answer: &Value) -> String {
+    const SHOWN: [&str; 8] = ["KP", "CLASS", "REQUESTS", "ANSWERED", "REFUSED", "WAIT/ms", "HEARD", "ADDRESS"];
+    let rows = answer["kps"].as_array().map_or(&[][..], Vec::as_slice);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let columns: Vec<Column> = KPS.iter().filter(|(head, ..)| SHOWN.contains(head)).copied().collect();
+    let rest = rows.len().saturating_sub(IN_TOP_MAX);
+    let rest = if rest > 0 { format!("and {rest} more:  tidegate kps\n") } else { String::new() };
+    format!("\n{}{rest}", TextTable::of(&columns, &rows[..rows.len().min(IN_TOP_MAX)]).text())
+}
+
+/// KPs that stand in `top`.
+pub(super) const IN_TOP_MAX: usize = 5;
+
 const KPS: &[Column] = &[
     ("KP", Align::Left, "name", shown),
     ("CLASS", Align::Left, "class", shown),
@@ -72,5 +88,10 @@ mod tests {
         }
         assert!(!lines.contains('\u{1b}'), "what a client says does not reach the terminal as it is");
         assert_eq!(text(&json!({ "kps": [], "total": 0 })), "no KP was heard of late\n");
+        let many = vec![json!({ "name": "lamp", "requests": 7, "silent_s": 0 }); IN_TOP_MAX + 2];
+        let short = in_top(&json!({ "kps": many }));
+        assert_eq!(short.matches("lamp").count(), IN_TOP_MAX);
+        assert!(short.contains("REQUESTS") && short.ends_with("and 2 more:  tidegate kps\n"), "{short}");
+        assert_eq!(in_top(&json!({ "kps": [] })), "");
     }
 }

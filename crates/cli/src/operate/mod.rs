@@ -5,9 +5,11 @@
 
 mod control;
 mod kps;
+mod log;
 mod paint;
 mod status;
 mod table;
+mod token;
 mod top;
 
 use anyhow::Result;
@@ -16,9 +18,11 @@ use serde_json::Value;
 use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs, WhyArgs};
 pub(crate) use control::{ban, limits};
 pub(crate) use kps::kps;
+pub(crate) use log::log;
 pub(crate) use status::status;
 use table::{Align, Column, TextTable, number, shown, span, whole};
 use tidegate_program::{AdminClient, AdminError, escaped};
+pub(crate) use token::token;
 pub(crate) use top::top;
 
 /// `tidegate why`.

@@ -28,7 +28,7 @@ fn text(answer: &Value) -> String {
         "{}tidegate {}, up {}, {}\n\
          level    {} ({}){cause}; memory {} of {} MiB\n\
          clients  {} connected, {}, {}\n\
-         trouble  {} publishers held back, {} receivers losing, {} slow to read, {} banned\n\
+         trouble  {} held back, {} losing, {} slow to read, {} banned\n\
          rates    {}/s received, {}/s passed, {}/s delivered, {}/s refused, {}/s lost\n\
          waiting  {} held, {} queued, {} unacknowledged, {} retained\n\n",
         sentence(answer),
@@ -42,8 +42,8 @@ fn text(answer: &Value) -> String {
         shown(&clients["connected"]),
         counted(clients["sessions"].as_u64().unwrap_or(0), "session"),
         counted(clients["subscriptions"].as_u64().unwrap_or(0), "subscription"),
-        shown(&answer["publishers_throttled"]),
-        shown(&answer["clients_losing"]),
+        counted(answer["publishers_throttled"].as_u64().unwrap_or(0), "publisher"),
+        counted(answer["clients_losing"].as_u64().unwrap_or(0), "receiver"),
         shown(&answer["clients_slow"]),
         shown(&answer["bans"]),
         number(&rates["received"]),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tidegate_core::RATE_WINDOW;
 
 use super::table::{Column, TextTable, counted, number, shown, span};
-use super::{CLIENTS, out, print_json, sentence};
+use super::{CLIENTS, kps, out, print_json, sentence};
 use crate::arguments::{Sort, TopArgs};
 use tidegate_program::AdminClient;
 use tidegate_program::Stop;
@@ -29,8 +29,10 @@ const COLOUR_CHARS: usize = 7;
 pub(crate) fn top(args: &TopArgs) -> Result<u8> {
     let door = args.admin.client()?;
     if args.json {
-        let (status, clients) = ask(&door, args, 100)?;
-        return print_json(&json!({ "status": status, "clients": clients["clients"], "total": clients["total"] }));
+        let TopAnswers { status, clients, kps } = ask(&door, args, 100)?;
+        return print_json(&json!({
+            "status": status, "clients": clients["clients"], "total": clients["total"], "kps": kps["kps"],
+        }));
     }
     if args.once || !std::io::stdout().is_terminal() {
         out(&look(&door, args, 100)?);
@@ -221,19 +223,37 @@ fn columns() -> usize {
     size().map_or(80, |(_, columns)| columns)
 }
 
-/// Status and clients.
-fn ask(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<(Value, Value)> {
+/// What one look is made of.
+struct TopAnswers {
+    status: Value,
+    clients: Value,
+    kps: Value,
+}
+
+fn ask(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<TopAnswers> {
     let limit = args.limit.map_or(rows, usize::from).clamp(1, 1000);
     let status = door.get("/api/v1/status")?;
     let clients = door.get(&format!("/api/v1/clients?sort={}&limit={limit}", args.sort.name()))?;
-    Ok((status, clients))
+    let kps = door.get("/api/v1/kps")?;
+    Ok(TopAnswers { status, clients, kps })
 }
 
 /// One look, as text.
 fn look(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<String> {
-    let (status, clients) = ask(door, args, rows)?;
-    let clients = clients["clients"].as_array().map_or(&[][..], Vec::as_slice);
-    Ok(format!("{}{}\n{}", sentence(&status), summary(&status), table(clients).text()))
+    let TopAnswers { status, clients, kps } = ask(door, args, rows)?;
+    let mut clients = clients["clients"].as_array().cloned().unwrap_or_default();
+    name_flooders(&mut clients, &status["now"]["troubles"]);
+    Ok(format!("{}{}\n{}{}", sentence(&status), summary(&status), table(&clients).text(), kps::in_top(&kps)))
+}
+
+/// Who floods and is not slowed, because there is room, is "ok" to the gate; whoever looks for it should find it.
+fn name_flooders(clients: &mut [Value], troubles: &Value) {
+    let is_flooder = |id: &Value| {
+        troubles.as_array().into_iter().flatten().any(|trouble| trouble["kind"] == "floods" && trouble["client"] == *id)
+    };
+    for client in clients.iter_mut().filter(|client| client["state"] == "ok" && is_flooder(&client["client_id"])) {
+        client["state"] = json!("floods");
+    }
 }
 
 fn summary(status: &Value) -> String {
@@ -266,6 +286,18 @@ fn table(clients: &[Value]) -> TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flooder_that_is_not_slowed_is_called_one() {
+        let mut clients = [
+            json!({ "client_id": "a", "state": "ok" }),
+            json!({ "client_id": "b", "state": "ok" }),
+            json!({ "client_id": "c", "state": "paused" }),
+        ];
+        let trouble = |client: &str, kind: &str| json!({ "client": client, "kind": kind });
+        name_flooders(&mut clients, &json!([trouble("a", "floods"), trouble("b", "loses"), trouble("c", "floods")]));
+        assert_eq!(clients.map(|client| client["state"].clone()), ["floods", "ok", "paused"]);
+    }
 
     #[test]
     fn keys_sort_pause_help_and_end() {

@@ -90,7 +90,8 @@ fn door(args: &SpaceArgs) -> Result<AdminClient> {
     crate::arguments::warn_of_lone_password(args.username.as_deref(), args.password.as_deref());
     let password = crate::arguments::password(args.password.as_deref())?;
     let url = args.url.clone().unwrap_or_else(|| crate::arguments::address_of("listeners.http"));
-    Ok(AdminClient::of("--space", &url, 7878, args.username.as_deref(), password.as_deref())?)
+    let client = AdminClient::of("--space", &url, 7878, args.username.as_deref(), password.as_deref())?;
+    Ok(client.with_trust(args.trust.trust(&url))?)
 }
 
 fn ask(door: &AdminClient, request: &AdminRequest<'_>) -> Result<Vec<u8>> {

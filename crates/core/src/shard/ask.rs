@@ -8,6 +8,7 @@ use tidegate_control::pressure::Level;
 use tidegate_wire_mqtt::{Limits, ReasonCode};
 
 use super::{ConnId, Shard};
+use crate::activity::{ActivityFilter, LogsFull, RecordedActivities};
 use crate::event::Imbalance;
 use crate::event::Stats;
 use crate::gate::{ClassReport, Memory, PublisherReport, Reading, Whom};
@@ -148,6 +149,17 @@ impl Shard {
     /// topics; another than before begins anew.
     pub fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> RecordedArrivals {
         self.state.take_arrivals(seed, now)
+    }
+
+    /// Takes what was written down for the log of this key, and goes on writing for some seconds. A key that is new begins
+    /// one, of what this filter says; there are few at the same time.
+    pub fn take_activities(
+        &mut self,
+        key: u64,
+        filter: &ActivityFilter,
+        now: Timestamp,
+    ) -> Result<RecordedActivities, LogsFull> {
+        self.state.take_activities(key, filter, now)
     }
 
     /// Rhythms of publishers that are connected and published at `since` or later, from the place `from` on, looking at

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod absent;
+mod activity;
 mod answers;
 mod backoff;
 mod backoff_abuse;

@@ -166,6 +166,8 @@ keys! {
         Restart sepa_ws: Door = Or::WORD;
         /// Status, clients, metrics and health over HTTP, for operators; beyond this machine it needs users.
         Restart admin: Door = Or::Is(BindAddress(([127, 0, 0, 1], 18830).into()));
+        /// The same over TLS, with tls.cert and tls.key, for operators at other machines; users log in with their passwords.
+        Restart admin_https: Door = Or::WORD;
     }
     space: SpaceSection {
         /// Longest time of a request to the smart space, which is that of one that says nothing about it.

@@ -158,7 +158,8 @@ impl ListenerSetting {
 }
 
 /// Names that other listeners have, `bridge` where the broker's own bridges come in.
-const TAKEN: &[&str] = &["admin", "http", "https", "ssap", "ssaps", "sepa_http", "sepa_ws", "map", "bridge"];
+const TAKEN: &[&str] =
+    &["admin", "admin_https", "http", "https", "ssap", "ssaps", "sepa_http", "sepa_ws", "map", "bridge"];
 
 /// Refuses two of one name, and too many of them.
 pub fn check_names(listeners: &[ListenerSetting], problems: &mut Vec<ConfigProblem>) {

@@ -58,12 +58,16 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
         Or::Word(_) => Some(([127, 0, 0, 1], 5683).into()),
     };
     open.extend(coap.map(|at| (ListenerKind::Coap, at)));
-    for (name, door) in [("https", doors.https), ("ssaps", doors.ssaps)] {
+    for (name, door) in [("https", doors.https), ("ssaps", doors.ssaps), ("admin_https", doors.admin_https)] {
         problems.extend(address(door).and_then(|_| without_certificate(name, options)));
     }
     open.sort_by_key(|(kind, _)| DOORS.iter().position(|(other, _)| other == kind));
     let tls_of = |kind: ListenerKind| tls.filter(|_| kind.is_encrypted()).cloned();
-    open.into_iter().map(|(kind, bind)| Listener { tls: tls_of(kind), ..Listener::new(kind, bind) }).collect()
+    // Of CoAP alone: the others are asked for by whoever starts a broker.
+    let is_optional = |kind| kind == ListenerKind::Coap && matches!(doors.coap, Or::Word(_));
+    let listener =
+        |(kind, bind)| Listener { tls: tls_of(kind), is_optional: is_optional(kind), ..Listener::new(kind, bind) };
+    open.into_iter().map(listener).collect()
 }
 
 /// What is missing at a door with TLS; one that is there and wrong was spoken of before.

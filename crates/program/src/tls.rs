@@ -11,24 +11,24 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 /// Whom to trust, and what to show.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Trust {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
     /// A file with certificates to trust.
-    pub(crate) ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
     /// A folder of such files. Without either: those of the operating system.
-    pub(crate) ca_folder: Option<PathBuf>,
+    pub ca_folder: Option<PathBuf>,
     /// Nothing older than TLS 1.3.
-    pub(crate) newest_only: bool,
+    pub newest_only: bool,
     /// Protocol to ask for (ALPN).
-    pub(crate) alpn: Option<String>,
+    pub alpn: Option<String>,
     /// Trust everybody.
-    pub(crate) everybody: bool,
+    pub everybody: bool,
     /// Our own certificate and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// A new TLS session with this host.
-pub(crate) fn session(host: &str, trust: &Trust) -> Result<ClientConnection> {
+pub fn session(host: &str, trust: &Trust) -> Result<ClientConnection> {
     let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host:?} is no name of a host"))?;
     // Named, not looked up: another crate of this program may have chosen another provider.
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,5 +1,5 @@
-//! The certificates of the smart space's doors with TLS: the same files as those of the MQTT listeners, read at the start and
-//! at a reload. Connections that exist keep what they began with.
+//! The certificates of the doors with TLS beside MQTT's, of the smart space and of the admin API: the same files as those of the
+//! MQTT listeners, read at the start and at a reload. Connections that exist keep what they began with.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +11,9 @@ use tidegate_space::TlsSource;
 
 /// What new connections are agreed on with.
 #[derive(Debug)]
-pub struct SpaceCertificates(Mutex<Arc<ServerConfig>>);
+pub struct DoorCertificates(Mutex<Arc<ServerConfig>>);
 
-impl SpaceCertificates {
+impl DoorCertificates {
     /// Those of these files.
     pub fn load(files: &TlsFiles) -> io::Result<Self> {
         Ok(Self(Mutex::new(load_certificates(files)?)))
@@ -25,7 +25,7 @@ impl SpaceCertificates {
     }
 }
 
-impl TlsSource for SpaceCertificates {
+impl TlsSource for DoorCertificates {
     fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
