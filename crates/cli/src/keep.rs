@@ -17,6 +17,7 @@ use crate::arguments::{BackupArgs, PlaceArgs, RestoreArgs, StoreCheckArgs};
 use tidegate_server::backup::{PartReports, copy, copy_space, copy_users, ensure_free};
 use tidegate_server::config::load;
 use tidegate_server::plan;
+use tidegate_server::tokens::REVOKED;
 
 /// What is for the operator to keep.
 const NOT_COPIED: &str = "not in the copy: configuration, rules of access, certificates and keys";
@@ -60,6 +61,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
         format!("sessions and messages were restored, the smart space was not: {}", space_to.display())
     })?;
     let has_users = restore_users(&args.from, &to.with_file_name(plan::USERS))?;
+    copy_users(&args.from.join(REVOKED), &to.with_file_name(REVOKED))?;
     Ok(tell("restored into", &to, &PartReports { store, space, has_users }, args.json))
 }
 
@@ -141,6 +143,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("data/store")).unwrap();
         fs::write(at("data/users"), "alice:1").unwrap();
+        fs::write(at("data/revoked-tokens"), "7 lamp\n").unwrap();
         let store = |to: &Path| tidegate_store::backup::<StoreImage>(&at("data/store"), to);
         let parts = copy(&at("copy"), store, |_| Ok(None), &at("data/users")).unwrap();
         assert!(parts.has_users && parts.to_string().ends_with("; users"), "{parts}");
@@ -151,6 +154,7 @@ mod tests {
         assert!(!restore_users(&at("copy"), &at("old")).unwrap(), "never over others");
         let read = |name: &str| fs::read_to_string(at(name)).unwrap();
         assert_eq!((read("new"), read("old")), ("alice:1".to_owned(), "bob:2".to_owned()));
+        assert_eq!(read("copy/revoked-tokens"), "7 lamp\n");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Copies of what the broker keeps: sessions and messages, the smart space, and the users.
+//! Copies of what the broker keeps: sessions and messages, the smart space, and the users with whose tokens were taken back.
 //!
 //! Each part has a moment of its own. A copy appears under its name when it is whole, and is for its owner alone. What the
 //! operator has written and placed (configuration, rules, certificates, keys) is not in it.
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use tidegate_store::{RecoveryReport, StoreError};
 
 use crate::plan;
+use crate::tokens::REVOKED;
 
 /// What was found in each part.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub fn copy(
     let copied = store(&stage).and_then(|store| Ok((store, space(&stage.join(plan::SPACE))?)));
     let placed = copied.map_err(anyhow::Error::from).and_then(|(store, space)| {
         let parts = PartReports { store, space, has_users: copy_users(users, &stage.join(plan::USERS))? };
+        // Whoever lost its tokens does not get them back with a copy.
+        copy_users(&users.with_file_name(REVOKED), &stage.join(REVOKED))?;
         fs::rename(&stage, to).with_context(|| format!("cannot write {}", to.display()))?;
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|parent| parent.sync_all()).context("cannot sync the folder of the copy")?;

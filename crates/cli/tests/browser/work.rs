@@ -173,3 +173,55 @@ fn an_update_changes_the_space_and_triples_are_a_graph() {
     browser.until("document.querySelector('#result').textContent.includes('changed')");
     assert_eq!(browser.errors(), [""; 0]);
 }
+
+#[test]
+fn a_client_is_followed_line_by_line_on_its_page_and_a_topic_on_another() {
+    let Some(browser) = Browser::open() else { return };
+    let broker = launch().start();
+    let mut reader = broker.subscriber(&["-i", "reader", "-t", "t/#"]);
+    browser.go(&format!("{}/#/clients/reader", broker.admin()));
+    let follow = "[...document.querySelectorAll('form button[type=submit]')].find((it) => it.textContent === 'Follow')";
+    browser.until(follow);
+    browser.run(&format!("{follow}.click()"), &json!([]));
+    browser.until("document.body.innerText.includes('Nothing yet.')");
+    broker.send(&["-i", "writer", "-t", "t/<i>a", "-m", "secret words"]);
+    assert_eq!(reader.line(), "secret words");
+    browser.until("document.querySelector('ol.log').textContent.includes('reader is sent t/<i>a, QoS 0, 12 bytes')");
+    assert!(!browser.text().contains("secret words"), "no payload is shown");
+    browser.picture("client-log");
+    browser.run("location.hash = '#/topics'", &json!([]));
+    browser.fill("#follow-topic", "t/#");
+    browser.until(follow);
+    browser.run(&format!("{follow}.click()"), &json!([]));
+    browser.until("document.body.innerText.includes('Nothing yet.')");
+    broker.send(&["-i", "writer", "-t", "t/b", "-m", "x"]);
+    browser.until("document.querySelector('ol.log').textContent.includes('writer published t/b')");
+    assert_eq!(browser.errors(), [""; 0]);
+}
+
+#[test]
+fn tokens_are_made_and_taken_back_in_the_page() {
+    let Some(browser) = Browser::open() else { return };
+    let secret = "0123456789abcdef0123456789abcdef";
+    let config = "[jwt]\nsecret_file = \"secret\"\n";
+    let launch = Launch::new().door("admin").config(config).file("secret", secret);
+    let broker = launch.user("root", "admin").start();
+    browser.go(&format!("{}/#/system", broker.admin()));
+    browser.fill("input[name=user]", "root");
+    browser.fill("input[name=password]", "secret");
+    browser.click("form button.main");
+    browser.fill("#token-user", "lamp");
+    browser.click("#token-make");
+    browser.until("document.querySelector('#token-made')?.value.startsWith('eyJ')");
+    let token = browser.run("return document.querySelector('#token-made').value", &json!([]));
+    let token = token.as_str().unwrap_or_default();
+    let published = || broker.publish(&["-q", "1", "-t", "t", "-m", "x", "-u", "lamp", "-P", token]).status.success();
+    assert!(published());
+    browser.fill("#revoke-user", "lamp");
+    browser.click("#token-revoke");
+    browser.picture("tokens");
+    browser.click("#yes");
+    // Sessions here end with it, as after a reload.
+    browser.until("document.querySelector('#toast').textContent.includes('taken back') || document.querySelector('input[name=user]')");
+    assert!(!published(), "taken back");
+}
