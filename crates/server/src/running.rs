@@ -206,7 +206,8 @@ impl RunningProcess {
             self.space_certificates.get().zip(files).map(|(doors, files)| (doors, load_certificates(&files)));
         let certificates = certificates.map(|(doors, read)| read.map(|read| (doors, read))).transpose();
         let certificates = certificates.map_err(|problem| vec![problem.to_string()])?;
-        let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
+        let (authenticator, policy) = security.judges(&config);
+        let reloaded = self.handle.reload(&config, authenticator, policy);
         reloaded.map_err(|problem| vec![problem.to_string()])?;
         if let Some((doors, read)) = certificates {
             doors.replace(read);

@@ -8,7 +8,7 @@ use super::Cli;
 
 /// Every command, once.
 const GROUPS: [(&str, &[&str]); 8] = [
-    ("Run a broker", &["serve", "init", "user", "check", "config", "import"]),
+    ("Run a broker", &["serve", "guard", "init", "user", "check", "config", "import"]),
     ("Messages", &["pub", "sub"]),
     ("See what is going on", &["status", "top", "why", "alarms", "clients", "drops", "bridges", "sinks", "health"]),
     ("Do something about it", &["limits", "ban", "kick", "reload", "drain"]),
