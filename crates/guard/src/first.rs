@@ -20,6 +20,8 @@ pub enum FirstAnswer {
 
 /// A sign of life in the place of a client that is not read for a while.
 pub const PINGREQ: [u8; 2] = [0xc0, 0];
+/// The goodbye in the place of a client that the other broker has let in and the guard has not: its will is not to be published.
+pub const DISCONNECT: [u8; 2] = [0xe0, 0];
 
 /// Bytes of a CONNACK, at most: its properties are a few names and numbers.
 const CONNACK_BYTES_MAX: usize = 256 * 1024;

@@ -9,6 +9,7 @@ extern crate std;
 mod down;
 mod first;
 mod frame;
+mod life;
 mod link;
 mod origins;
 #[cfg(test)]
@@ -16,7 +17,8 @@ mod tests;
 mod up;
 
 pub use down::{Handed, NextDown};
-pub use first::{FirstAnswer, PINGREQ, first_answer};
+pub use first::{DISCONNECT, FirstAnswer, PINGREQ, first_answer};
+pub use life::{LifeWatch, UNREAD_ENOUGH, keep_alive_of};
 pub use origins::Origins;
 use tidegate_control::Timestamp;
 use tidegate_core::access::Identity;

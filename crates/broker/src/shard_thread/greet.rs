@@ -319,6 +319,7 @@ impl ShardThread {
             self.turn_away(handover, ReasonCode::ServerUnavailable);
             return;
         }
+        let Some(handover) = self.unless_banned(handover) else { return };
         // What another thread could read can be read here, unless a reload made the rules stricter in between.
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
             self.turn_away(handover, ReasonCode::UnspecifiedError);

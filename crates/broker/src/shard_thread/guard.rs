@@ -4,12 +4,14 @@
 //! before what clients send: it is what makes room there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mio::event::Event;
 use tidegate_core::ConnId;
 use tidegate_core::event::Why;
-use tidegate_guard::{FirstAnswer, GuardHello, GuardShard, Handed, NextDown, PINGREQ, first_answer};
+use tidegate_guard::{
+    DISCONNECT, FirstAnswer, GuardHello, GuardShard, Handed, LifeWatch, NextDown, PINGREQ, UNREAD_ENOUGH, first_answer,
+    keep_alive_of,
+};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 
 use super::connection::{ReadState, SocketConnection};
@@ -211,15 +213,16 @@ impl ShardThread {
         upstream.succeed();
         let now = self.now;
         let Some(handover) = self.upstreams.take_waiting(index) else { return };
+        let Some(handover) = self.unless_banned(handover) else { return self.decline(index) };
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
-            drop(self.upstreams.remove(index));
+            self.decline(index);
             return self.turn_away(handover, ReasonCode::UnspecifiedError);
         };
-        let keep_alive = connect.keep_alive;
+        let keep_alive = keep_alive_of(connect.keep_alive, connack, connect.version);
         let (client_id, identity, bytes) = (&*handover.client_id, handover.identity.clone(), handover.connect.len());
         let hello = GuardHello { connect: &connect, bytes, client_id, identity };
         let Some(id) = self.shard.handle_admitted(&hello, now) else {
-            self.leave_behind(index);
+            self.decline(index);
             return self.turn_away(handover, ReasonCode::QuotaExceeded);
         };
         let Handover { mut link, rest, .. } = handover;
@@ -231,7 +234,7 @@ impl ShardThread {
         count(&upstream.counts.connections);
         if let Some(connection) = self.upstreams.get(index) {
             connection.client = UpstreamClient::Connected(id);
-            connection.silence_max = (keep_alive > 0).then(|| Duration::from_secs(keep_alive.into()) / 2);
+            connection.life = LifeWatch::new(keep_alive, now);
         }
         self.upstreams.set_deadline(index, None);
         self.shard.put_through(id, connack, tidegate_core::Through::Answer, now);
@@ -244,18 +247,40 @@ impl ShardThread {
         }
     }
 
-    /// A client is not read for a while: the broker behind is not to take that for an end.
+    /// The broker behind has let in a client that is not let in here: nothing was said to it, and its will is not to be published.
+    fn decline(&mut self, index: usize) {
+        if let Some(connection) = self.upstreams.get(index) {
+            connection.push(&DISCONNECT);
+        }
+        self.leave_behind(index);
+    }
+
+    /// A client is not read for a while: the broker behind is not to take that for an end, as long as the client is there.
     pub(super) fn keep_alive_behind(&mut self, id: ConnId, index: usize) {
         let now = self.now;
         let Some(connection) = self.upstreams.get(index) else { return };
-        let is_due = connection.silence_max.is_some_and(|most| now.since(connection.sent_at) >= most);
-        if is_due && !connection.is_clogged() && self.shard.may_ping(id) {
-            connection.push(&PINGREQ);
-            connection.sent_at = now;
-            self.upstreams.flush_next.push(index);
-            if let Some(upstream) = &self.shared.guard {
-                count(&upstream.counts.pings);
+        if connection.life.due().is_some_and(|due| due <= now) {
+            let client = self.connections.get(id);
+            let unread = client.and_then(|client| client.link.peek(&mut self.scratch[..UNREAD_ENOUGH]).ok().flatten());
+            let is_there = connection.life.look(unread.unwrap_or(0), now);
+            if is_there && !connection.is_clogged() && self.shard.may_ping(id) {
+                connection.push(&PINGREQ);
+                connection.life.on_sent(now);
+                self.upstreams.flush_next.push(index);
+                if let Some(upstream) = &self.shared.guard {
+                    count(&upstream.counts.pings);
+                }
             }
+        }
+        let due = self.upstreams.get(index).and_then(|connection| connection.life.due());
+        self.upstreams.look_at = self.upstreams.look_at.into_iter().chain(due).min();
+    }
+
+    /// Bytes of a client were read.
+    pub(super) fn note_heard(&mut self, id: ConnId) {
+        let (now, upstream) = (self.now, self.connections.get(id).and_then(|connection| connection.upstream));
+        if let Some(connection) = upstream.and_then(|index| self.upstreams.get(index)) {
+            connection.life.on_heard(now);
         }
     }
 

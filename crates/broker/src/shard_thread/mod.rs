@@ -240,6 +240,7 @@ impl ShardThread {
             self.shard_writer.as_ref().and_then(ShardWriter::due),
             self.handshakes.next_deadline(),
             self.upstreams.next_deadline(),
+            self.upstreams.look_at,
             self.closings.front().map(|&(at, _)| at),
             self.login_ends.next(),
             self.next_accept(),

@@ -4,10 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::access::Identity;
-use tidegate_wire_mqtt::ReasonCode;
+use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 
 use super::ShardThread;
 use crate::bans::Banned;
+use crate::first_packet::refusal_until;
+use crate::inbox::lock;
+use crate::listener_counts::ListenerRefusal;
+use crate::thread_message::Handover;
 
 impl ShardThread {
     /// Ends the connections of all whom a ban concerns.
@@ -20,6 +24,21 @@ impl ShardThread {
             ReasonCode::AdministrativeAction,
             self.now,
         );
+    }
+
+    /// Whether somebody who is on the way in was banned meanwhile: a ban ends the connections that there are, and this one was
+    /// none yet. None: it was, and is sent away.
+    pub(super) fn unless_banned(&mut self, handover: Handover) -> Option<Handover> {
+        let Handover { client_id, identity, peer, .. } = &handover;
+        if identity.is_own() {
+            return Some(handover);
+        }
+        let left = lock(&self.shared.bans).find(client_id, identity.user.as_deref(), peer.ip(), self.now);
+        let Some(left) = left else { return Some(handover) };
+        handover.listener.counts.refuse(ListenerRefusal::Banned);
+        let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
+        self.send_away(handover, &refusal_until(version, ReasonCode::Banned, "banned", left));
+        None
     }
 
     /// A publisher that does not listen to reason, and not those who share its user: its name, of its user or where it

@@ -170,6 +170,9 @@ impl ShardThread {
         if connection.link.wants_write() {
             self.write_next.push(id);
         }
+        if received.bytes > 0 && connection.upstream.is_some() {
+            self.note_heard(id);
+        }
         // After the bytes were read and before the core sees them: whoever sent them may have acted on an answer of
         // another shard, which was written after its batch was put in here.
         self.take_batches();
@@ -229,6 +232,7 @@ impl ShardThread {
     /// Those that the core did not want to read may be read again.
     pub(super) fn resume_paused(&mut self) {
         let mut paused = core::mem::take(&mut self.paused);
+        self.upstreams.look_at = None;
         paused.retain(|&id| {
             if !self.shard.may_read(id) || self.is_clogged(id) {
                 let upstream = self.connections.get(id).map(|connection| connection.upstream);

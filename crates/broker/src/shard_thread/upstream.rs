@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
 use tidegate_control::Timestamp;
 use tidegate_core::ConnId;
+use tidegate_guard::LifeWatch;
 
 use super::token;
 use crate::limits::UPSTREAM_OUT_MAX;
@@ -55,9 +55,8 @@ pub(super) struct UpstreamConnection {
     pub(super) is_ending: bool,
     /// It has said its last word.
     pub(super) is_last: bool,
-    /// When something was last sent, and how long it may hear nothing before it is told that the client is there.
-    pub(super) sent_at: Timestamp,
-    pub(super) silence_max: Option<Duration>,
+    /// Signs of life of its client.
+    pub(super) life: LifeWatch,
     deadline: Option<Timestamp>,
     /// How much memory of it is in `Upstreams::bytes`.
     counted: usize,
@@ -96,8 +95,7 @@ impl UpstreamConnection {
             is_full: false,
             is_ending: false,
             is_last: false,
-            sent_at: now,
-            silence_max: None,
+            life: LifeWatch::new(0, now),
             deadline: None,
             counted: 0,
         })
@@ -141,7 +139,10 @@ impl UpstreamConnection {
         while !self.is_blocked && self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(bytes) => (self.sent, self.sent_at) = (self.sent + bytes, now),
+                Ok(bytes) => {
+                    self.sent += bytes;
+                    self.life.on_sent(now);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_blocked = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -202,6 +203,8 @@ pub(super) struct Upstreams {
     pub(super) flush_next: Vec<usize>,
     /// Those whose clients have no room.
     pub(super) full: Vec<usize>,
+    /// When a client that is not read is to be looked at.
+    pub(super) look_at: Option<Timestamp>,
     bytes: usize,
 }
 

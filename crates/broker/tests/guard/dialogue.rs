@@ -4,10 +4,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use tidegate_test_support::PATIENCE;
+use tidegate_test_support::{Mosquitto, PATIENCE, connect_packet as connect};
 
-use crate::connect;
-use crate::other::{Mosquitto, guard};
+use crate::other::guard;
 
 /// What a client sends after its CONNECT, and what this is about.
 const DIALOGUES: &[(&str, u8, &[u8])] = &[
@@ -84,7 +83,12 @@ fn hear(port: u16, level: u8, id: &str, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_broker_behind_answers_through_a_guard_what_it_answers_without() {
-    let Some(other) = Mosquitto::start() else { return };
+    let rules = tempfile::NamedTempFile::new().unwrap();
+    // Everybody may do everything, but for one topic.
+    std::fs::write(rules.path(), "topic readwrite #\ntopic deny secret/#\n").unwrap();
+    #[cfg(unix)]
+    std::fs::set_permissions(rules.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let Some(other) = Mosquitto::start(&format!("acl_file {}", rules.path().display())) else { return };
     let (_guard, port) = guard(other.port);
     let mut differing = Vec::new();
     for (number, (what, level, bytes)) in DIALOGUES.iter().enumerate() {

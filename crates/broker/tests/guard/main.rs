@@ -3,37 +3,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 mod dialogue;
+mod flood;
 mod other;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use tidegate_broker::Broker;
+use tidegate_broker::{Banned, Broker};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
-use tidegate_test_support::PATIENCE;
+use tidegate_test_support::{
+    PATIENCE, connect_packet as connect, free_port, raw_connection as raw, stranger,
+};
 
-use other::{Mosquitto, free_port, guard, guard_within, stranger};
-
-/// A CONNECT with this level, keep-alive and identifier.
-pub(crate) fn connect(level: u8, keep_alive: u8, id: &str) -> Vec<u8> {
-    let properties: &[u8] = if level == 5 { &[0] } else { &[] };
-    let body =
-        [b"\x00\x04MQTT", &[level, 2, 0, keep_alive][..], properties, &[0, id.len() as u8], id.as_bytes()].concat();
-    [&[0x10, body.len() as u8], &body[..]].concat()
-}
-
-/// A connection by hand, and what is answered first.
-fn raw(port: u16, first: &[u8]) -> (TcpStream, Vec<u8>) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.write_all(first).unwrap();
-    let mut answer = vec![0; 256];
-    let size = socket.read(&mut answer).unwrap();
-    answer.truncate(size);
-    (socket, answer)
-}
+use other::{guard, guard_within, mosquitto};
 
 fn metric(guard: &Broker, family: &str, reason: Option<&str>) -> u64 {
     let all = guard.handle().extra_metrics();
@@ -53,7 +37,7 @@ fn await_so(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn a_will_is_published_behind_and_a_session_is_taken_over_there() {
-    let Some(other) = Mosquitto::start() else { return };
+    let Some(other) = mosquitto() else { return };
     let (_guard, port) = guard(other.port);
     let (mut watcher, _) = raw(port, &connect(4, 60, "watcher"));
     watcher.write_all(b"\x82\x0b\x00\x01\x00\x06will/#\x00").unwrap();
@@ -77,7 +61,7 @@ fn a_will_is_published_behind_and_a_session_is_taken_over_there() {
 
 #[test]
 fn clients_are_told_that_the_broker_behind_is_gone_and_come_back_with_it() {
-    let Some(mut other) = Mosquitto::start() else { return };
+    let Some(mut other) = mosquitto() else { return };
     let (guard, port) = guard(other.port);
     let (mut new, _) = raw(port, &connect(5, 60, "new"));
     let (mut old, _) = raw(port, &connect(4, 60, "old"));
@@ -124,7 +108,7 @@ fn a_broker_behind_that_lies_after_its_welcome_ends_one_connection() {
 
 #[test]
 fn a_client_that_is_slowed_is_kept_alive_behind_and_loses_nothing() {
-    let Some(other) = Mosquitto::start() else { return };
+    let Some(other) = mosquitto() else { return };
     let (guard, port) = guard(other.port);
     let whom = Whom::Client("slow".into());
     assert!(guard.set_limit(&whom, Some(Rate::new(1, Duration::from_secs(4), 1))));
@@ -141,4 +125,25 @@ fn a_client_that_is_slowed_is_kept_alive_behind_and_loses_nothing() {
     assert_eq!(messages, *b"0\x04\x00\x01n10\x04\x00\x01n2");
     assert!(metric(&guard, "guard_pings", None) > 0);
     await_so("counted", || guard.stats().publish_passed == 2);
+}
+
+#[test]
+fn who_is_banned_while_the_broker_behind_thinks_about_it_does_not_come_in_and_leaves_no_will() {
+    let behind = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (guard, port) = guard(behind.local_addr().unwrap().port());
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(&connect(4, 60, "late")).unwrap();
+    let (mut asked, _) = behind.accept().unwrap();
+    asked.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut first = vec![0; connect(4, 60, "late").len()];
+    asked.read_exact(&mut first).unwrap();
+    assert!(guard.handle().ban(&Banned::Client("late".into()), Duration::from_secs(60), "a test").is_some());
+    asked.write_all(b"\x20\x02\x00\x00").unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"\x20\x02\x00\x05");
+    let mut goodbye = Vec::new();
+    asked.read_to_end(&mut goodbye).unwrap();
+    assert_eq!(goodbye, b"\xe0\x00", "the broker behind does not take it for lost");
 }

@@ -6,36 +6,20 @@
 mod other;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tidegate_test_support::{Broker, PATIENCE, text, tidegate};
+use tidegate_test_support::{
+    Broker, PATIENCE, connect_packet as connect, free_port, raw_connection as raw, stranger, text, tidegate,
+};
 
-use other::{Mosquitto, free_port, guard, guard_within, stranger};
+use other::{guard, guard_within, mosquitto};
 
-/// A CONNECT with this level, keep-alive and identifier.
-fn connect(level: u8, keep_alive: u8, id: &str) -> Vec<u8> {
-    let properties: &[u8] = if level == 5 { &[0] } else { &[] };
-    let body =
-        [b"\x00\x04MQTT", &[level, 2, 0, keep_alive][..], properties, &[0, id.len() as u8], id.as_bytes()].concat();
-    [&[0x10, body.len() as u8], &body[..]].concat()
-}
-
-/// A connection by hand, and what is answered first.
-fn raw(port: u16, first: &[u8]) -> (TcpStream, Vec<u8>) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-    socket.write_all(first).expect("it takes it");
-    let mut answer = vec![0; 256];
-    let size = socket.read(&mut answer).expect("it answers");
-    answer.truncate(size);
-    (socket, answer)
-}
-
+/// What a command says that succeeds.
 fn asked(guard: &Broker, arguments: &[&str]) -> String {
     let output = tidegate(arguments).args(["--admin", &guard.admin()]).output().expect("it runs");
-    text(&output.stdout) + &text(&output.stderr)
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
 }
 
 fn await_so(what: &str, is_so: impl Fn() -> bool) {
@@ -48,7 +32,7 @@ fn await_so(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn messages_of_every_quality_pass_in_both_versions() {
-    let Some(other) = Mosquitto::start() else { return };
+    let Some(other) = mosquitto() else { return };
     let guard = guard(other.port);
     for version in ["311", "5"] {
         let mut all = guard.subscriber(&["-V", version, "-t", "a/#", "-q", "2", "-F", "%t %q %p"]);
@@ -69,7 +53,7 @@ fn messages_of_every_quality_pass_in_both_versions() {
 
 #[test]
 fn a_will_is_published_by_the_broker_behind_and_a_session_is_taken_over_there() {
-    let Some(other) = Mosquitto::start() else { return };
+    let Some(other) = mosquitto() else { return };
     let guard = guard(other.port);
     let mut watcher = guard.subscriber(&["-t", "will/#", "-v"]);
     let mut first =
@@ -90,7 +74,7 @@ fn a_will_is_published_by_the_broker_behind_and_a_session_is_taken_over_there() 
 
 #[test]
 fn websockets_pass_as_well() {
-    let Some(other) = Mosquitto::start() else { return };
+    let Some(other) = mosquitto() else { return };
     let guard = guard(other.port);
     let address = format!("ws://{}/mqtt", guard.address("ws"));
     let mut request = tungstenite::client::IntoClientRequest::into_client_request(address).expect("a request");
@@ -104,7 +88,7 @@ fn websockets_pass_as_well() {
 
 #[test]
 fn clients_are_told_that_the_broker_behind_is_gone_and_come_back_with_it() {
-    let Some(mut other) = Mosquitto::start() else { return };
+    let Some(mut other) = mosquitto() else { return };
     let guard = guard(other.port);
     let (mut new, _) = raw(guard.port("mqtt"), &connect(5, 60, "new"));
     let (mut old, _) = raw(guard.port("mqtt"), &connect(4, 60, "old"));
@@ -152,7 +136,7 @@ fn a_broker_behind_that_lies_after_its_welcome_ends_one_connection() {
 
 #[test]
 fn an_operator_sees_limits_and_bans_clients_of_the_broker_behind() {
-    let Some(other) = Mosquitto::start() else { return };
+    let Some(other) = mosquitto() else { return };
     let guard = guard(other.port);
     assert!(asked(&guard, &["limits", "set", "loud", "5/s"]).contains("loud"));
     let (mut loud, _) = raw(guard.port("mqtt"), &connect(4, 60, "loud"));
@@ -164,20 +148,56 @@ fn an_operator_sees_limits_and_bans_clients_of_the_broker_behind() {
     }
     let why = asked(&guard, &["why", "loud"]);
     assert!(why.contains("loud") && why.contains('5'), "{why}");
-    asked(&guard, &["ban", "add", "loud", "60"]);
+    // A client that is banned has to go, and does not come back; the broker behind is not asked.
+    let let_in = guard.metric("tidegate_guard_connects_total");
+    assert!(asked(&guard, &["ban", "add", "loud", "--for", "60s"]).contains("loud"));
     let mut said = Vec::new();
     let _ = loud.read_to_end(&mut said);
     assert_eq!(raw(guard.port("mqtt"), &connect(4, 60, "loud")).1, b"\x20\x02\x00\x05", "banned here, not asked there");
+    assert!((guard.metric("tidegate_guard_connects_total") - let_in).abs() < 0.1);
+    asked(&guard, &["ban", "remove", "loud"]);
+    assert_eq!(raw(guard.port("mqtt"), &connect(4, 60, "loud")).1, b"\x20\x02\x00\x00");
+}
+
+/// The answer to a CONNECT with this identifier and user.
+fn answer_to(guard: &Broker, id: &str, user: &str) -> Vec<u8> {
+    let text = |text: &str| [&[0, text.len() as u8], text.as_bytes()].concat();
+    let body = [&b"\x00\x04MQTT\x05\x82\x00\x3c\x00"[..], &text(id), &text(user)].concat();
+    raw(guard.port("mqtt"), &[&[0x10, body.len() as u8], &body[..]].concat()).1
 }
 
 #[test]
-fn a_client_that_is_not_read_is_kept_alive_behind() {
-    let Some(other) = Mosquitto::start() else { return };
+fn bans_hold_by_user_and_by_address() {
+    let Some(other) = mosquitto() else { return };
     let guard = guard(other.port);
-    asked(&guard, &["limits", "set", "slow", "1/60s"]);
+    let reason_to = |id: &str, user: &str| answer_to(&guard, id, user)[3];
+    assert_eq!((reason_to("a", "eve"), reason_to("b", "bob")), (0, 0));
+    let (mut there, _) = raw(guard.port("mqtt"), &connect(5, 60, "there"));
+    asked(&guard, &["ban", "add", "--user", "eve", "--for", "60s"]);
+    assert_eq!((reason_to("a", "eve"), reason_to("a", "bob")), (0x8a, 0), "banned; and not whoever has the same identifier");
+    asked(&guard, &["ban", "add", "--network", "127.0.0.0/8", "--for", "60s"]);
+    let mut said = Vec::new();
+    there.read_to_end(&mut said).expect("it is closed");
+    assert_eq!((said[0], said[2]), (0xe0, 0x98), "administrative action: {said:x?}");
+    assert_eq!(reason_to("c", "bob"), 0x8a);
+}
+
+#[test]
+fn a_client_that_is_not_read_is_kept_alive_behind_for_as_long_as_it_is_there() {
+    let Some(other) = mosquitto() else { return };
+    let guard = guard(other.port);
+    asked(&guard, &["limits", "set", "slow", "rate=1/m"]);
     // Two messages, of which the second waits for a minute; the broker behind gives up after 1.5 s of silence.
     let (mut slow, _) = raw(guard.port("mqtt"), &connect(4, 1, "slow"));
     slow.write_all(b"0\x03\x00\x01n0\x03\x00\x01n").expect("it takes it");
-    await_so("pinged", || guard.metric("tidegate_guard_pings_total") > 4.5);
+    await_so("pinged", || {
+        // Its own signs of life, which nobody reads.
+        (&slow).write_all(b"\xc0\x00").expect("it takes it");
+        guard.metric("tidegate_guard_pings_total") > 6.5
+    });
     assert!(asked(&guard, &["clients"]).contains("slow"));
+    // Now it is silent itself: the broker behind ends it, as it would without a guard.
+    let mut said = Vec::new();
+    slow.read_to_end(&mut said).expect("it is closed");
+    assert_eq!(said, b"");
 }
