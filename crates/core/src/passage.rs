@@ -17,7 +17,7 @@ use crate::connect::Unwelcome;
 use crate::event::Why;
 use crate::face::{Frames, OutgoingPublication};
 use crate::gate::GateArrival;
-use crate::input::{Ending, Flow};
+use crate::input::Flow;
 use crate::message::{Precedence, Publication, Shareable};
 use crate::session::SubscriptionIds;
 use crate::shard::ConnId;
@@ -86,13 +86,8 @@ impl ShardState {
         self.check_arrival(client_id, identity, now)
     }
 
-    pub(crate) fn pass_behind(
-        &mut self,
-        conn: ConnId,
-        passing: &Passing<'_>,
-        now: Timestamp,
-    ) -> Result<PassOutcome, Ending> {
-        let Some(connection) = self.connection(conn) else { return Ok(PassOutcome::Wait) };
+    pub(crate) fn pass_behind(&mut self, conn: ConnId, passing: &Passing<'_>, now: Timestamp) -> PassOutcome {
+        let Some(connection) = self.connection(conn) else { return PassOutcome::Wait };
         let (index, dry_at) = (connection.session, connection.dry_at);
         let Passing { topic, qos, retain, came } = *passing;
         let arrival = GateArrival { conn, session: index, delivery: Delivery::AtMostOnce, came, dry_at };
@@ -108,8 +103,8 @@ impl ShardState {
             standing: Precedence::UNKNOWN,
         };
         publication.standing = self.classify(index, &publication, now);
-        if self.admit_to_pass(arrival, &mut publication, now)? == Flow::Wait {
-            return Ok(PassOutcome::Wait);
+        if self.admit_to_pass(arrival, &mut publication, now) == Flow::Wait {
+            return PassOutcome::Wait;
         }
         if self.recording.is_on() {
             self.record(&publication, came.likely(), now);
@@ -123,7 +118,7 @@ impl ShardState {
         if self.gate.is_unread() {
             self.note_unread(conn, index, now);
         }
-        Ok(PassOutcome::On(Provenance { origin, standing: publication.standing.bits().unwrap_or(0) }))
+        PassOutcome::On(Provenance { origin, standing: publication.standing.bits().unwrap_or(0) })
     }
 
     /// A message of QoS 0, which is this packet, for a client.

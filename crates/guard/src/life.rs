@@ -106,7 +106,11 @@ mod tests {
     #[test]
     fn a_client_that_is_silent_itself_is_given_up_after_its_keep_alive() {
         let mut life = LifeWatch::new(10, at(0));
-        assert_eq!(pings(&mut life, 600_000, |_| 40), (2, 10_000), "its forty bytes are a sign of life when they are seen first");
+        assert_eq!(
+            pings(&mut life, 600_000, |_| 40),
+            (2, 10_000),
+            "its forty bytes are a sign of life when they are seen first"
+        );
         life.on_heard(at(600_000));
         assert!(pings(&mut life, 620_000, |_| 40).0 > 0, "and it may come back");
     }

@@ -70,18 +70,17 @@ fn pass(
     let qos = publish.qos.unwrap_or(QoS::AtMostOnce);
     let passing =
         Passing { topic: &topic, qos, retain: publish.retain, came: moment.came(head.total.min(bytes.len())) };
-    let handled = match shard.pass_behind(conn, &passing, moment.now()) {
-        Ok(PassOutcome::On(provenance)) => {
+    let flow = match shard.pass_behind(conn, &passing, moment.now()) {
+        PassOutcome::On(provenance) => {
             origins.note(origins.number(topic.as_bytes()), provenance);
             if let Some((link, _)) = shard.face_mut::<GuardLink>(conn) {
                 return begin(link, head, bytes, true);
             }
-            Ok(Flow::On)
+            Flow::On
         }
-        Ok(PassOutcome::Wait) => Ok(Flow::Wait),
-        Err(ending) => Err(ending),
+        PassOutcome::Wait => Flow::Wait,
     };
-    ReadStep::Packet { size: head.total.min(bytes.len()), is_publication: true, handled }
+    ReadStep::Packet { size: head.total.min(bytes.len()), is_publication: true, handled: Ok(flow) }
 }
 
 /// The topic of a message with an alias, which may be what says what the alias stands for.

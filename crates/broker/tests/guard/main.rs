@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use tidegate_broker::{Banned, Broker};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
-use tidegate_test_support::{
-    PATIENCE, connect_packet as connect, free_port, raw_connection as raw, stranger,
-};
+use tidegate_test_support::{PATIENCE, connect_packet as connect, free_port, raw_connection as raw, stranger};
 
 use other::{guard, guard_within, mosquitto};
 

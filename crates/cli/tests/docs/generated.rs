@@ -71,7 +71,10 @@ fn metrics() -> String {
         broker.metrics()
     });
     let answer = answers.find(|text| text.contains("\ntidegate_alarms{")).expect("a look at all clients");
-    let guard = Started::with(&["--mqtt", "--ws", "--admin"], &["--set", "guard.upstream=127.0.0.1:9", "--data", &path("guard")]);
+    let guard = Started::with(
+        &["--mqtt", "--ws", "--admin"],
+        &["--set", "guard.upstream=127.0.0.1:9", "--data", &path("guard")],
+    );
     let of_guard = guard.metrics();
     let of_guard: Vec<&str> = of_guard.lines().filter(|line| line.contains("tidegate_guard_")).collect();
     format!("{}\n{}\n", answer.trim_end(), of_guard.join("\n"))

@@ -102,6 +102,7 @@ fn clients_are_told_that_the_broker_behind_is_gone_and_come_back_with_it() {
     assert_eq!(raw(guard.port("mqtt"), &connect(4, 60, "x")).1, b"\x20\x02\x00\x03");
     assert_eq!(raw(guard.port("mqtt"), &connect(5, 60, "x")).1[..4], *b"\x20\x03\x00\x88");
     assert!(guard.metric("tidegate_guard_up") < 0.1);
+    await_so("alarmed", || guard.metric("tidegate_alarms{kind=\"upstream\"}") > 0.5);
     assert!(asked(&guard, &["status"]).contains("cannot be reached"), "{}", asked(&guard, &["status"]));
     other.start_again();
     assert_eq!(raw(guard.port("mqtt"), &connect(4, 60, "x")).1, b"\x20\x02\x00\x00");
@@ -174,7 +175,11 @@ fn bans_hold_by_user_and_by_address() {
     assert_eq!((reason_to("a", "eve"), reason_to("b", "bob")), (0, 0));
     let (mut there, _) = raw(guard.port("mqtt"), &connect(5, 60, "there"));
     asked(&guard, &["ban", "add", "--user", "eve", "--for", "60s"]);
-    assert_eq!((reason_to("a", "eve"), reason_to("a", "bob")), (0x8a, 0), "banned; and not whoever has the same identifier");
+    assert_eq!(
+        (reason_to("a", "eve"), reason_to("a", "bob")),
+        (0x8a, 0),
+        "banned; and not whoever has the same identifier"
+    );
     asked(&guard, &["ban", "add", "--network", "127.0.0.0/8", "--for", "60s"]);
     let mut said = Vec::new();
     there.read_to_end(&mut said).expect("it is closed");

@@ -9,7 +9,6 @@ use super::{ConnId, Shard};
 use crate::access::Identity;
 use crate::connect::{Hello, Unwelcome};
 use crate::event::Why;
-use crate::input::Ending;
 use crate::passage::{PassOutcome, Passing, Provenance, Through};
 
 /// Why somebody has to come back later, and after which time.
@@ -32,7 +31,7 @@ impl Shard {
     }
 
     /// A client's message is to go on to the other broker.
-    pub fn pass_behind(&mut self, conn: ConnId, passing: &Passing<'_>, now: Timestamp) -> Result<PassOutcome, Ending> {
+    pub fn pass_behind(&mut self, conn: ConnId, passing: &Passing<'_>, now: Timestamp) -> PassOutcome {
         self.state.pass_behind(conn, passing, now)
     }
 
