@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! window   each round of acknowledgements (as many as the window): base = least mean latency of 32 in a row in 10 to 20 minutes,
-//!          gradient = (base · 1.5 + 1 ms) / mean latency of this round, between ½ and 1;  window ← window · gradient + √window
+//!          gradient = (base · 1.5 + ¼ ms) / mean latency of this round, between ¾ and 1;  window ← window · gradient + √window
 //! refusal  0x97 and the like: window halves, once a round; nothing goes for as long as the other side says, else
 //!          100 ms · 2ⁿ for the n-th in a row
 //! rate     what the operator has set (GCRA), and the interval that a Tidegate asks for (pace-interval-ms)
@@ -13,7 +13,9 @@
 //! answers in groups: the least of all answers is one that happened to come before a sync, and says nothing of how busy it is. (A
 //! round of four was such a group: with the least of those a drain stayed at four under way for as long as it lasted, 2 500 messages
 //! a second.) With one and a half the queue that the bridge adds at the other side is at most half of what that side takes when it is
-//! left alone; and a millisecond, because that much is the machine's own doing, whoever waits.
+//! left alone; and a quarter of a millisecond, which a process may wait for its processor, whoever it is. Latency alone closes the window
+//! to sixteen, where w = ¾ · w + √w: fewer help nobody, and who is slower than usual for another reason would be waited for for ever.
+//! Refusals and advice close it further.
 //!
 //! Told: [`DrainPace::on_sent`], [`DrainPace::on_answer`], [`DrainPace::on_refused`], [`DrainPace::on_lost`]; asked:
 //! [`DrainPace::verdict`]. Knows neither packets nor sockets.
@@ -27,8 +29,10 @@ use crate::limits::{PAUSE_MAX, RATE_BURST, REFUSAL_PAUSE, WINDOW_DEFAULT, WINDOW
 
 /// How many times its undisturbed latency a round may take before the window shrinks.
 const TOLERANCE: f64 = 1.5;
-/// What it may take besides: processes wait for a processor, and a disk for the next sync.
-const SLACK: Duration = Duration::from_millis(1);
+/// What it may take besides: processes wait for a processor.
+const SLACK: Duration = Duration::from_micros(250);
+/// By how much the window shrinks at most in a round because of latency.
+const GRADIENT_MIN: f64 = 0.75;
 /// Answers in a row whose mean says what the undisturbed latency is.
 const BASE_ANSWERS: u32 = 32;
 /// How long the least latency is remembered, at least.
@@ -191,7 +195,7 @@ impl DrainPace {
         let latency = latencies / answers.max(1);
         self.latency = Some(latency);
         let bearable = self.base.value().unwrap_or(latency).as_secs_f64() * TOLERANCE + SLACK.as_secs_f64();
-        let gradient = (bearable / latency.as_secs_f64().max(1e-9)).clamp(0.5, 1.0);
+        let gradient = (bearable / latency.as_secs_f64().max(1e-9)).clamp(GRADIENT_MIN, 1.0);
         // Advice of the other side counts as what was measured does, and no more.
         let gradient = gradient.min((1.0 / stretch.max(1.0)).max(0.5));
         if !core::mem::take(&mut self.has_halved) {

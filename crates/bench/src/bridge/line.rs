@@ -118,9 +118,11 @@ impl Counter {
                 }
             }
         })?;
+        let mut bytes = Vec::new();
         for id in answers {
-            self.line.send(&Packet::Ack(Ack::success(AckKind::PubAck, id)))?;
+            let _ = Packet::Ack(Ack::success(AckKind::PubAck, id)).encode(PEER, &mut bytes);
         }
+        self.line.socket.write_all(&bytes)?;
         Ok(count)
     }
 
