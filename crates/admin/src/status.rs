@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
+use tidegate_broker::GuardReport;
 use tidegate_broker::ask::Closed;
 use tidegate_control::pressure::Cause;
 use tidegate_core::event::{ClassStats, LedgerSide, Stats};
@@ -84,12 +85,19 @@ pub(crate) fn summary(state: &AdminState) -> Value {
         "clients_slow": watch.clients_slow,
         "clients_losing": watch.clients_losing,
         "bans": state.handle.bans().len(),
+        "guard": state.handle.guard().map(|guard| guard_json(&guard)),
         "bridges_down": crate::bridges::down(&state.process.bridges()),
         "sinks_down": crate::sinks::down(&state.process.sinks()),
         "now": now(state),
         "looked_s_ago": looked_at.map(|at| state.handle.now().since(at).as_secs()),
         "ledger": ledger(&stats),
     })
+}
+
+/// The broker behind, of a guard.
+fn guard_json(guard: &GuardReport) -> Value {
+    let GuardReport { upstream, is_reached, connections, trouble } = guard;
+    json!({ "upstream": upstream, "is_reached": is_reached, "connections": connections, "trouble": trouble })
 }
 
 /// The one sentence, and the alarms that are raised.

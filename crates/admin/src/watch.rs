@@ -148,10 +148,11 @@ pub(crate) async fn look_if_old(state: &AdminState) {
 /// What is wrong: of clients as it was at the last look, all else as it is now.
 pub(crate) fn situation(state: &AdminState) -> TroubleReport {
     let last = Arc::clone(&lock(&state.watch).situation);
-    let TroubleReport { banned, bans, bridges, bridges_down, is_gate_off, level, cause, memory, disk, .. } =
-        beside_clients(state);
+    let TroubleReport {
+        banned, bans, bridges, bridges_down, upstream, is_gate_off, level, cause, memory, disk, ..
+    } = beside_clients(state);
     let clients = (*last).clone();
-    TroubleReport { banned, bans, bridges, bridges_down, is_gate_off, level, cause, memory, disk, ..clients }
+    TroubleReport { banned, bans, bridges, bridges_down, upstream, is_gate_off, level, cause, memory, disk, ..clients }
 }
 
 /// What is known without asking clients.
@@ -166,6 +167,11 @@ fn beside_clients(state: &AdminState) -> TroubleReport {
         disk: health.as_ref().and_then(|health| health.why()).map(str::to_owned),
         bridges,
         bridges_down,
+        upstream: state.handle.guard().filter(|guard| guard.is_reached == Some(false)).map(|guard| {
+            let why = guard.trouble.map(|why| format!(": {why}")).unwrap_or_default();
+            let text = format!("the broker behind, {}, cannot be reached{why}", guard.upstream);
+            (guard.upstream, text)
+        }),
         is_gate_off: state.process.is_gate_off(),
         bans: bans.len(),
         banned: bans

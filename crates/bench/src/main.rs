@@ -15,6 +15,7 @@ mod durable;
 mod engine;
 mod gate;
 mod goals;
+mod guard;
 mod handshakes;
 mod harm;
 mod json;
@@ -204,6 +205,9 @@ fn run(args: &BenchArgs) -> Result<u8> {
     }
     if args.groups == ["sink"] {
         return sink::run(args);
+    }
+    if args.groups == ["guard"] {
+        return guard::run(args);
     }
     let plan = BenchPlan::of(args)?;
     let stop = Stop::on_signals()?;

@@ -330,6 +330,26 @@ pub(super) fn start_with_sink(to: u16) -> Result<RunningBroker> {
     start_own(folder, &arguments)
 }
 
+/// A guard of ours in front of a broker.
+pub(super) fn start_guard(upstream: SocketAddr) -> Result<RunningBroker> {
+    let upstream = upstream.to_string();
+    let mut arguments =
+        vec!["guard", "--upstream", &upstream, "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off"];
+    arguments.extend(["--data", DATA, "--admin", "127.0.0.1:0", "--log-level", "warn"]);
+    start_own(folder()?, &arguments).context("the guard did not start")
+}
+
+/// HAProxy in front of a broker, as a proxy of TCP with one thread.
+pub(super) fn start_haproxy(path: &Path, upstream: SocketAddr, stop: &Stop) -> Result<RunningBroker> {
+    let text = |port, _: &Path| {
+        Ok(format!(
+            "global\n  maxconn 4096\n  nbthread 1\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
+             timeout server 1h\nlisten mqtt\n  bind 127.0.0.1:{port}\n  server behind {upstream}\n"
+        ))
+    };
+    start_configured(path, &["-db", "-f"], text, stop).context("HAProxy did not start")
+}
+
 /// The broker that lies beside this program. Not one on the path: that may be any other.
 fn start_own(folder: TempDir, arguments: &[&str]) -> Result<RunningBroker> {
     start_program(own_program()?, folder, arguments)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_core::classes::AddressRange;
 use tidegate_core::settings::Settings;
 
+use crate::guard::GuardConfig;
 use crate::pinned::Fingerprint;
 use crate::store_link::StoreConfig;
 
@@ -41,6 +42,8 @@ pub struct Config {
     pub origins: Option<Arc<[String]>>,
     /// Where sessions, their messages and retained messages are kept. `None`: only in memory.
     pub store: Option<StoreConfig>,
+    /// The broker behind, for whom this one is only a gate. `None`: there is none, and sessions are here.
+    pub guard: Option<GuardConfig>,
 }
 
 impl Default for Config {
@@ -58,6 +61,7 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(20),
             origins: None,
             store: None,
+            guard: None,
         }
     }
 }

@@ -184,6 +184,8 @@ pub fn in_words(why: &Why) -> Cow<'static, str> {
         Why::Ended(ReasonCode::NotAuthorized) => "message refused: not authorized".into(),
         Why::Ended(ReasonCode::QuotaExceeded) => "message refused: quota exceeded".into(),
         Why::Ended(reason) => reason.name().to_lowercase().into(),
+        Why::UpstreamClosed => "closed by the broker behind".into(),
+        Why::UpstreamLost => "the broker behind is gone".into(),
         Why::Protocol { detail, .. } => detail.clone().into(),
     }
 }

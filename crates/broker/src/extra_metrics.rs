@@ -40,6 +40,10 @@ impl fmt::Debug for ExtraMetrics {
 }
 
 impl ExtraMetrics {
+    pub(crate) fn set(&self, source: Source) {
+        *lock(&self.source) = Some(source);
+    }
+
     pub(crate) fn all(&self) -> Vec<ExtraMetric> {
         let mut all = lock(&self.source).as_ref().map(|source| source()).unwrap_or_default();
         all.extend(coap_metrics(&lock(&self.coap)));
@@ -100,7 +104,7 @@ impl ExtraMetric {
 impl Handle {
     /// Shows these numbers with the broker's own, from now on.
     pub fn show_extra_metrics(&self, source: Source) {
-        *lock(&self.shared().extra_metrics.source) = Some(source);
+        self.shared().extra_metrics.set(source);
     }
 
     /// The numbers of now.

@@ -19,6 +19,7 @@ use crate::ask::{Answer, AskedQuestion, Busy, Question};
 use crate::authenticate::{Authenticator, Credentials, LoginGrant, LoginRefusal};
 use crate::bans::{Ban, Banned};
 use crate::config::{Config, ListenerKind};
+use crate::guard::GuardReport;
 use crate::inbox::lock;
 use crate::known::{Familiarity, NO_RULES};
 use crate::limits::QUESTIONS_MAX;
@@ -77,6 +78,11 @@ impl Handle {
     /// Copies the store as it is now into a directory that is not there yet; the broker goes on meanwhile.
     pub fn backup(&self, to: &Path) -> Result<RecoveryReport, StoreError> {
         self.shared.store.as_ref().ok_or(StoreError::Failed)?.backup(to)
+    }
+
+    /// The broker behind; none if this one is no guard.
+    pub fn guard(&self) -> Option<GuardReport> {
+        self.shared.guard.as_ref().map(|upstream| upstream.report())
     }
 
     /// How many shards there are to ask.

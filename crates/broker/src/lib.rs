@@ -24,6 +24,7 @@ mod departed;
 mod event_log;
 mod extra_metrics;
 mod first_packet;
+mod guard;
 mod handle;
 mod handshake;
 mod handshakes;
@@ -80,6 +81,7 @@ use clock::Clock;
 use config::{Config, ListenerKind};
 pub use event_log::in_words as why_in_words;
 pub use extra_metrics::{ExtraMetric, Source};
+pub use guard::{AskedBehind, GuardConfig, GuardReport};
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
 use limits::{SHARDS_AUTO_MAX, SHARDS_MAX};
@@ -158,7 +160,11 @@ impl Broker {
             (opening, first) = (Some(opened.opening), opened.first);
             (bans, rates) = (opened.bans, opened.rates);
         }
-        let shared = Arc::new(SharedState::new(clock, inboxes?, questions, rules.memory_max, store));
+        let guard = config.guard.clone().map(|config| guard::Upstream::open(config, Chance::new().seed()));
+        let shared = Arc::new(SharedState::new(clock, inboxes?, questions, rules.memory_max, store, guard));
+        if let Some(upstream) = shared.guard.clone() {
+            shared.extra_metrics.set(Box::new(move || upstream.metrics()));
+        }
         shared.show_rules(&rules);
         for Ban { whom, left, reason } in bans {
             inbox::lock(&shared.bans).add(whom, left, &reason, shared.clock.now());

@@ -193,6 +193,22 @@ pub(crate) const LATE_MIN: Duration = Duration::from_millis(250);
 /// How long they do so at most. Some 100 000 connections can be read in that time; a flood has no end.
 pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(2);
 
+/// Bytes of one client that wait to be sent to the broker behind a guard, at most, and a read's worth: beyond, it is not read.
+pub(crate) const UPSTREAM_OUT_MAX: usize = 64 * 1024;
+/// Bytes that a turn of a guard reads of what comes from behind.
+pub(crate) const DOWN_TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// What a read counts for there at least.
+pub(crate) const DOWN_LOOK_BYTES: usize = 256;
+/// The largest packet of MQTT (section 2.1.4): what the broker behind sends is not smaller for a guard.
+pub(crate) const UPSTREAM_PACKET_MAX: usize = 268_435_460;
+/// How long the broker behind may take to say that it is still there, when it has closed a connection without a word.
+pub(crate) const UPSTREAM_ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection that asks this must last: a process that is killed closes its connections before its door, and takes
+/// some more in between, which are reset.
+pub(crate) const UPSTREAM_STAYS: Duration = Duration::from_millis(100);
+/// How long what a client has said on its way out may take to reach the broker behind.
+pub(crate) const UPSTREAM_LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
 const _: () = assert!(READ_BYTES_MAX <= SCRATCH_BYTES / 2, "what is left over must fit beside what is read");
 const _: () = assert!(READ_BYTES_MAX <= TURN_READ_BYTES_MAX);
 const _: () = assert!(READ_BYTES_MIN <= READ_BYTES_MAX);

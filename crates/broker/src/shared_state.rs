@@ -14,6 +14,7 @@ use crate::attempts::Attempts;
 use crate::bans::{Banned, Bans};
 use crate::clock::Clock;
 use crate::extra_metrics::ExtraMetrics;
+use crate::guard::Upstream;
 use crate::inbox::{Inbox, lock};
 use crate::known::KnownPasswords;
 use crate::operator::{self, OperatorSetting};
@@ -43,6 +44,8 @@ pub(crate) struct SharedState {
     pub(crate) mapped: Permits,
     /// Datagrams on their way to shards.
     pub(crate) datagrams: Permits,
+    /// The broker behind, of a guard.
+    pub(crate) guard: Option<Arc<Upstream>>,
     /// Numbers of what runs in the same process.
     pub(crate) extra_metrics: ExtraMetrics,
     pub(crate) watch: LastWatch,
@@ -73,6 +76,7 @@ impl SharedState {
         questions: Arc<Questions>,
         memory_max: u64,
         store: Option<Arc<StoreHandle>>,
+        guard: Option<Arc<Upstream>>,
     ) -> Self {
         let shown = inboxes.iter().map(|_| Mutex::default()).collect();
         let (connections, handshakes, asking) = (Permits::default(), Permits::default(), Permits::default());
@@ -88,6 +92,7 @@ impl SharedState {
             asking,
             mapped: Permits::default(),
             datagrams: Permits::default(),
+            guard,
             bridges: Permits::default(),
             bridge_handshakes: Permits::default(),
             extra_metrics: ExtraMetrics::default(),

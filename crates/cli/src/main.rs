@@ -87,6 +87,7 @@ fn run(cli: Cli) -> Result<u8> {
     match cli.command {
         None => run_broker(&cli.serve),
         Some(Command::Serve(args)) => run_broker(&args),
+        Some(Command::Guard(args)) => run_guard(&args.into_serve()),
         Some(Command::Pub(args)) => publish::run(&args),
         Some(Command::Sub(args)) => subscribe::run(&args),
         Some(Command::Kp(args)) => kp::run(&args),
@@ -135,6 +136,15 @@ fn run(cli: Cli) -> Result<u8> {
 
 fn run_broker(args: &ServeArgs) -> Result<u8> {
     serve::run(args.sources(), args.command(), Arc::new(LiveDemo::default())).map(|()| 0)
+}
+
+fn run_guard(args: &ServeArgs) -> Result<u8> {
+    if !serve::has_upstream(&args.sources()) {
+        let words =
+            "no broker to stand in front of: name it with --upstream HOST:PORT, or as guard.upstream in the file";
+        return Err(anyhow::anyhow!(words).context(Usage));
+    }
+    run_broker(args)
 }
 
 /// Becomes another program of Tidegate, which lies beside this one.

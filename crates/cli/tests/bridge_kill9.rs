@@ -20,8 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use tidegate_test_support::Dice;
-use tidegate_test_support::skip::{Remedy, skip};
-use tidegate_test_support::{Broker, Launch, PATIENCE};
+use tidegate_test_support::{Broker, Launch, Mosquitto, PATIENCE};
 use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, Property, QoS, Version};
 
 use client::Client;
@@ -183,41 +182,10 @@ fn clear(proxy: &Proxy, port: u16) {
     proxy.lead_to(port, Duration::ZERO);
 }
 
-/// Debian's mosquitto, ended with the test. It keeps sessions over a connection, and not over a `kill -9`: it is not killed.
-struct Mosquitto {
-    child: std::process::Child,
-    port: u16,
-    _folder: tempfile::TempDir,
-}
-
-impl Mosquitto {
-    fn start() -> Option<Self> {
-        let program =
-            ["/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto"].into_iter().find(|it| Path::new(it).is_file())?;
-        let folder = tempfile::tempdir().unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let file = folder.path().join("mosquitto.conf");
-        std::fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"))
-            .unwrap();
-        let mut command = std::process::Command::new(program);
-        command.arg("-c").arg(&file).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        let child = command.spawn().unwrap();
-        await_that("mosquitto listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Some(Self { child, port, _folder: folder })
-    }
-}
-
-impl Drop for Mosquitto {
-    fn drop(&mut self) {
-        let _ = (self.child.kill(), self.child.wait());
-    }
-}
-
 #[test]
 fn what_was_acknowledged_here_arrives_at_mosquitto_when_this_broker_is_killed_or_the_way_is_cut() {
-    let Some(hub) = Mosquitto::start() else {
-        return skip("mosquitto", "no such program", Remedy::Owner("apt-get install mosquitto"));
-    };
+    // It keeps sessions over a connection, and not over a `kill -9`: it is not killed.
+    let Some(hub) = Mosquitto::start("max_queued_messages 0") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (mut clients, proxy) = (clients(), Proxy::new());
     proxy.lead_to(hub.port, Duration::ZERO);

@@ -95,10 +95,23 @@ impl ShardState {
         Some(conn)
     }
 
+    /// The same for a client that another broker, behind this one, has let in: who it is was judged there.
+    pub(crate) fn connect_admitted(&mut self, hello: Hello<'_>, now: Timestamp) -> Option<ConnId> {
+        if self.connections.len() >= CONNECTIONS_MAX || self.sessions.len() >= self.settings.sessions_max {
+            return None;
+        }
+        self.settle_memory();
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += hello.bytes as u64;
+        let conn = self.greet(hello, now);
+        self.journal.end_whole();
+        Some(conn)
+    }
+
     /// Whether a client may come in.
     fn judge(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Unwelcome> {
         self.check_hello(hello)?;
-        self.check_arrival(hello, now)?;
+        self.check_arrival(hello.client_id, &hello.identity, now)?;
         self.check_store(hello)
     }
 
@@ -318,7 +331,7 @@ impl ShardState {
     }
 
     /// A packet that answers the client is in its outbox.
-    fn note_sent(&mut self, conn: ConnId, written: usize) {
+    pub(crate) fn note_sent(&mut self, conn: ConnId, written: usize) {
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
         if written > 0 {
             self.stats.packets_sent += 1;

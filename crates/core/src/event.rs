@@ -142,6 +142,10 @@ pub enum Why {
     },
     /// The broker ended it, with this reason code (shutdown, kick, quota).
     Ended(ReasonCode),
+    /// The other broker, behind this one, has ended it: with its own last word, or none.
+    UpstreamClosed,
+    /// The other broker, behind this one, cannot be reached any more.
+    UpstreamLost,
 }
 
 macro_rules! stats {

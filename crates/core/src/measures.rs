@@ -39,7 +39,7 @@ pub struct Measures {
 }
 
 /// Why connections ended, in short.
-pub const CLOSED: [&str; 11] = [
+pub const CLOSED: [&str; 12] = [
     "client",
     "lost",
     "keep_alive",
@@ -51,6 +51,7 @@ pub const CLOSED: [&str; 11] = [
     "admin",
     "not_authorized",
     "other",
+    "upstream",
 ];
 
 impl Measures {
@@ -160,6 +161,7 @@ fn place_of(why: &Why) -> usize {
         Why::Ended(ReasonCode::AdministrativeAction) => 8,
         Why::Ended(ReasonCode::NotAuthorized) => 9,
         Why::Ended(_) => 10,
+        Why::UpstreamClosed | Why::UpstreamLost => 11,
     }
 }
 

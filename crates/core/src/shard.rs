@@ -7,6 +7,7 @@
 //! method is one call of what has the same name on [`ShardState`].
 
 mod ask;
+mod passage;
 mod read;
 mod restore;
 

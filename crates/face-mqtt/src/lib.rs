@@ -14,6 +14,7 @@ mod reply;
 mod write;
 
 pub use connect::MqttHello;
+pub use reply::{goodbye, unwelcome};
 use tidegate_control::Timestamp;
 use tidegate_core::{ConnId, Portion, Progress, Shard};
 

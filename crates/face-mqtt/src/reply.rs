@@ -92,7 +92,8 @@ fn step(peer: Peer, kind: AckKind, packet_id: PacketId, is_known: bool, out: &mu
     put(&Ack { kind, packet_id, reason, properties: Properties::EMPTY }, peer, out);
 }
 
-fn unwelcome(peer: Peer, reason: ReasonCode, later: Option<(&str, Duration)>, out: &mut Vec<u8>) {
+/// A CONNACK that says no; `later` is why, in words, and when to come back.
+pub fn unwelcome(peer: Peer, reason: ReasonCode, later: Option<(&str, Duration)>, out: &mut Vec<u8>) {
     let pace = PaceWords::new(None, later.map(|(_, retry_after)| retry_after));
     let list = later.map_or_else(Vec::new, |(words, _)| pace.properties(words));
     let properties = if list.is_empty() { Properties::EMPTY } else { Properties::new(&list) };
@@ -101,7 +102,7 @@ fn unwelcome(peer: Peer, reason: ReasonCode, later: Option<(&str, Duration)>, ou
 
 /// Always in words as well: rumqttc does not understand a DISCONNECT that ends after the reason code. Before MQTT 5 only
 /// clients say goodbye.
-fn goodbye(peer: Peer, why: &Why, out: &mut Vec<u8>) {
+pub fn goodbye(peer: Peer, why: &Why, out: &mut Vec<u8>) {
     let Some(reason) = reason_of(why).filter(|_| peer.version == Version::V5) else { return };
     let pace;
     let properties = match why {
@@ -118,7 +119,9 @@ fn goodbye(peer: Peer, why: &Why, out: &mut Vec<u8>) {
 /// The reason code that a `Why` is told with; none where nobody is left to tell.
 fn reason_of(why: &Why) -> Option<ReasonCode> {
     match why {
-        Why::Goodbye | Why::Lost => None,
+        Why::Goodbye | Why::Lost | Why::UpstreamClosed => None,
+        // The word for "unavailable" is one of a CONNACK only.
+        Why::UpstreamLost => Some(ReasonCode::ServerShuttingDown),
         Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
         Why::TooFast { .. } => Some(ReasonCode::MessageRateTooHigh),
         Why::NotReading { .. } => Some(ReasonCode::QuotaExceeded),

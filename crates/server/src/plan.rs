@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_broker::Handle;
-use tidegate_broker::config::{Config, TlsFiles};
+use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
+use tidegate_broker::{GuardConfig, Handle};
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings, Spool};
@@ -27,7 +27,7 @@ use crate::config::bridge::BridgeSettings;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{FOREVER, Or, Size, Span, WholeNumber};
 use crate::config::sink::SinkSettings;
-use crate::config::words::{BindAddress, BindIds, Door, Origins, SecureDoor};
+use crate::config::words::{BindAddress, BindIds, Door, Origins, SecureDoor, UpstreamAddress};
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
 use crate::{certificate, tokens};
 
@@ -63,7 +63,17 @@ pub const STORE: &str = "store";
 
 /// Where sessions and messages are kept.
 pub fn store_dir(options: &Options) -> PathBuf {
-    options.server.data.join(STORE)
+    // A guard keeps what is usual for whom, and nothing that a broker has kept is its own.
+    options.server.data.join(if guard(options).is_some() { GUARD_STORE } else { STORE })
+}
+
+/// The folder of a guard's store in the data folder.
+pub const GUARD_STORE: &str = "guard";
+
+/// The broker behind; none if this one is no guard.
+pub fn guard(options: &Options) -> Option<GuardConfig> {
+    let UpstreamAddress(upstream) = options.guard.upstream.clone().value()?;
+    Some(GuardConfig { upstream, timeout: options.guard.timeout.0 })
 }
 
 /// The folder of the smart space in the data folder, and in a copy of it.
@@ -93,6 +103,9 @@ pub fn admin_certificates(options: &Options) -> Option<TlsFiles> {
 
 /// Where the doors of the smart space are. Smart-M3 knows no users, so with users it is opened on demand only.
 pub fn space(options: &Options, has_users: bool) -> SpaceAddresses {
+    if guard(options).is_some() {
+        return SpaceAddresses::default();
+    }
     let ssap = match options.listeners.ssap {
         Or::Is(door) => address(door),
         Or::Word(_) => (!has_users).then(|| ([127, 0, 0, 1], 10010).into()),
@@ -124,6 +137,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
                 .with_hint("switch one on, for instance with --mqtt 127.0.0.1:1883".to_owned()),
         );
     }
+    problems.extend(pointless_beside_guard(loaded, &listeners));
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
@@ -137,7 +151,12 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
         handshake_timeout: limits.handshake_timeout.0,
         handshakes_max: limits.handshakes_max.0 as usize,
         password_threads: limits.password_threads.0 as usize,
-        sys_interval: options.sys.interval.value().map_or(Duration::ZERO, |Span(interval)| interval),
+        // What is below $SYS is the other broker's, if there is one.
+        sys_interval: match (guard(options), options.sys.interval.value()) {
+            (None, Some(Span(interval))) => interval,
+            _ => Duration::ZERO,
+        },
+        guard: guard(options),
         drain_timeout: options.server.drain_timeout.0,
         origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
         store: options.store.keep.then(|| StoreConfig {
@@ -147,6 +166,31 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
             size_max: options.store.max_size.value().map(|Size(bytes)| bytes),
         }),
     })
+}
+
+/// What needs a broker, and would do nothing at a guard; and an upstream that is the guard itself.
+fn pointless_beside_guard(loaded: &Loaded, listeners: &[Listener]) -> Vec<ConfigProblem> {
+    let Some(guard) = guard(&loaded.options) else { return Vec::new() };
+    let origin = loaded.origin("guard.upstream");
+    let problem = |message: String| ConfigProblem::of_key(origin, "guard.upstream", message);
+    let mut problems = Vec::new();
+    let has_coap = listeners.iter().any(|listener| listener.kind == ListenerKind::Coap);
+    for (what, is_there) in [
+        ("bridges", !loaded.bridges.is_empty()),
+        ("sinks", !loaded.sinks.is_empty()),
+        ("maps", !loaded.maps.is_empty()),
+        ("listener for CoAP", has_coap),
+    ] {
+        if is_there {
+            problems.push(problem(format!("a guard keeps no messages, so it has no {what}: that needs a broker")));
+        }
+    }
+    let is_itself = |listener: &&Listener| guard.upstream.parse() == Ok(listener.bind);
+    if let Some(listener) = listeners.iter().find(is_itself) {
+        let (kind, at) = (listener.kind.name(), listener.bind);
+        problems.push(problem(format!("{at} is where the guard itself listens ({kind}): it would be behind itself")));
+    }
+    problems
 }
 
 /// What may wait for each bridge and sink.

@@ -215,7 +215,8 @@ impl RunningProcess {
         ];
         let read = doors.into_iter().flatten().map(|(doors, files)| Ok((doors, load_certificates(&files)?)));
         let certificates: Vec<_> = read.collect::<std::io::Result<_>>().map_err(|problem| vec![problem.to_string()])?;
-        let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
+        let (authenticator, policy) = security.judges(&config);
+        let reloaded = self.handle.reload(&config, authenticator, policy);
         reloaded.map_err(|problem| vec![problem.to_string()])?;
         for (doors, read) in certificates {
             doors.replace(read);

@@ -16,6 +16,7 @@ use tidegate_auth::{
     FileError, FileFault, GraphAccess, GraphRule, PasswordAuthenticator, TokenAuthenticator, TokenRules, TokenSource,
     Users,
 };
+use tidegate_broker::AskedBehind;
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_core::access::{Open, Policy};
@@ -69,6 +70,16 @@ impl Security {
     /// Whether the operator insists on that.
     fn is_open_on_purpose(&self, listener: &Listener) -> bool {
         self.allow_anonymous || self.own.iter().any(|own| own.name == listener.name && own.is_open_on_purpose)
+    }
+}
+
+impl Security {
+    /// Who judges clients: a guard leaves that to the broker behind.
+    pub fn judges(&self, config: &Config) -> (Arc<dyn Authenticator>, Arc<dyn Policy>) {
+        match config.guard {
+            Some(_) => (Arc::new(AskedBehind), Arc::new(Open)),
+            None => (Arc::clone(&self.authenticator), Arc::clone(&self.policy)),
+        }
     }
 }
 
@@ -344,6 +355,10 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
             "add one with `tidegate user add NAME`, or insist on an open broker with --allow-anonymous".to_owned(),
         )
     };
+    // Who may come in is for the broker behind to say.
+    if config.guard.is_some() {
+        return Ok(());
+    }
     let exposed = |listener: &&Listener| {
         !is_loopback(listener.bind.ip()) && security.is_open(listener) && !security.is_open_on_purpose(listener)
     };

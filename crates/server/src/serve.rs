@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use tidegate_admin::{Admin, AdminListeners, Demo, Otlp, ProcessControl, TlsSource};
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::store_link::{Opening, Restored};
-use tidegate_broker::{Broker, ListenerReport};
+use tidegate_broker::{Broker, GuardConfig, ListenerReport};
 use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
 use tracing::{info, warn};
@@ -55,7 +55,9 @@ pub fn prepare(sources: &Sources) -> Result<Ready, Problems> {
     };
     security::check_exposure(&config, &security, &loaded)?;
     let has_space = plan::has_space(&loaded.options, security.has_users);
-    let connections_max = config.connections_max.min(descriptors::shares(has_space).clients);
+    // A guard needs two descriptors for each client.
+    let files = descriptors::shares(has_space).clients / if config.guard.is_some() { 2 } else { 1 };
+    let connections_max = config.connections_max.min(files);
     Ok(Ready { loaded, config: Config { connections_max, ..config }, security })
 }
 
@@ -79,6 +81,12 @@ pub fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Proble
     ready.config.listeners = renewed;
     security::check_exposure(&ready.config, &ready.security, &ready.loaded)?;
     Ok(ready)
+}
+
+/// Whether a configuration names a broker to stand in front of; whether it is sound is asked elsewhere.
+pub fn has_upstream(sources: &Sources) -> bool {
+    let (loaded, problems) = read(sources);
+    !problems.is_empty() || plan::guard(&loaded.options).is_some()
 }
 
 /// How the broker was started, for sentences that tell a person what to type about the same files.
@@ -113,7 +121,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let audience = security::audience(&config, &security);
     let banner = Banner { audience, command, loaded: &loaded };
     let (listeners, has_users) = (config.listeners.clone(), security.has_users);
-    let (authenticator, policy) = (Arc::clone(&security.authenticator), Arc::clone(&security.policy));
+    let (authenticator, policy) = security.judges(&config);
     let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
     let handle = broker.handle();
     if let Some(tokens) = &security.tokens {
@@ -327,6 +335,11 @@ impl Banner<'_> {
 
     fn next_step(&self, listeners: &[ListenerReport]) -> String {
         let ServeCommand { program, place } = &self.command;
+        if let Some(GuardConfig { upstream, .. }) = plan::guard(&self.loaded.options) {
+            return format!(
+                "guard of the broker at {upstream}, which alone knows its users. Who floods:  {program} top"
+            );
+        }
         let add = format!("{program} user add NAME{place}");
         let security::Opener { setting, how_to_close: mut close } = security::opener(self.loaded);
         if password_file(&self.loaded.options).is_none() {

@@ -161,8 +161,17 @@ impl Launch {
     /// # Panics
     /// If it does not start; with what it said.
     #[must_use]
-    pub fn start(mut self) -> Broker {
-        let (command, log) = (self.command("serve"), self.folder.join("log"));
+    pub fn start(self) -> Broker {
+        self.start_as("serve")
+    }
+
+    /// The same by another command that takes the same arguments.
+    ///
+    /// # Panics
+    /// If it does not start; with what it said.
+    #[must_use]
+    pub fn start_as(mut self, name: &str) -> Broker {
+        let (command, log) = (self.command(name), self.folder.join("log"));
         let owned = self.owned.take();
         Broker::start(command, &log, owned).unwrap_or_else(|said| panic!("the broker did not start: {said}"))
     }

@@ -8,6 +8,7 @@ mod broker;
 mod dice;
 mod http;
 mod launch;
+mod other_broker;
 mod program;
 pub mod skip;
 
@@ -15,4 +16,5 @@ pub use broker::{Broker, Client, PATIENCE};
 pub use dice::Dice;
 pub use http::{body, code, exchange};
 pub use launch::{Launch, add_user};
+pub use other_broker::{Mosquitto, connect_packet, free_port, raw_connection, stranger};
 pub use program::{ensure, path, text, tidegate};

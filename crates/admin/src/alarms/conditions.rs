@@ -67,6 +67,8 @@ impl TroubleReport {
         }));
         let bridge = |it: &TroubledBridge| strong(AlarmKind::Bridge, &it.name, it.queued as f64, it.text.clone());
         all.extend(self.bridges.iter().map(bridge));
+        let upstream = |(at, text): &(String, String)| strong(AlarmKind::Upstream, at, 1.0, text.clone());
+        all.extend(self.upstream.iter().map(upstream));
         let ban = |(name, who): &(String, String)| strong(AlarmKind::Ban, name, 1.0, format!("{who} is banned"));
         all.extend(self.banned.iter().map(ban));
         all

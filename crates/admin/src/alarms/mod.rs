@@ -36,12 +36,14 @@ pub(crate) enum AlarmKind {
     NameConflict,
     /// A bridge to another broker is down.
     Bridge,
+    /// The broker behind a guard cannot be reached.
+    Upstream,
     /// Somebody is kept out.
     Ban,
 }
 
 impl AlarmKind {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Flooding,
         Self::Limited,
         Self::Losing,
@@ -51,6 +53,7 @@ impl AlarmKind {
         Self::Level,
         Self::NameConflict,
         Self::Bridge,
+        Self::Upstream,
         Self::Ban,
     ];
 
@@ -66,6 +69,7 @@ impl AlarmKind {
             Self::Level => "level",
             Self::NameConflict => "name_conflict",
             Self::Bridge => "bridge",
+            Self::Upstream => "upstream",
             Self::Ban => "ban",
         }
     }
@@ -76,7 +80,7 @@ impl AlarmKind {
             Self::Flooding | Self::Limited | Self::Losing | Self::QueueFull | Self::Level | Self::Bridge => {
                 Duration::from_secs(5)
             }
-            Self::MemoryFull | Self::Disk | Self::NameConflict | Self::Ban => Duration::ZERO,
+            Self::MemoryFull | Self::Disk | Self::NameConflict | Self::Upstream | Self::Ban => Duration::ZERO,
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct TroubleReport {
     /// Bridges that are down, as many as alarms may be about; and how many there are.
     pub(crate) bridges: Vec<TroubledBridge>,
     pub(crate) bridges_down: usize,
+    /// The broker behind a guard cannot be reached: where it is, and that in words.
+    pub(crate) upstream: Option<(String, String)>,
     /// Nothing is learned of publishers, and nobody is slowed for what it sends.
     pub(crate) is_gate_off: bool,
     /// The level of pressure, by number and name, and why.

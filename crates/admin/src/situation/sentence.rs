@@ -70,7 +70,8 @@ pub(crate) enum CardSubject {
 impl TroubleReport {
     /// In one sentence.
     pub(crate) fn sentence(&self) -> Sentence {
-        let mut parts = Vec::new();
+        // Without it nobody is served at all.
+        let mut parts: Vec<String> = self.upstream.iter().map(|(_, text)| text.clone()).collect();
         let flooders: Vec<&TroubledPublisher> = self.flooders().collect();
         parts.extend(named(&flooders, self.flooding, "more publishers send too much", TroubledPublisher::in_words));
         let (losing, slow): (Vec<&TroubledReceiver>, Vec<&TroubledReceiver>) =

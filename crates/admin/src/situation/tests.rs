@@ -156,6 +156,17 @@ fn a_bridge_that_is_down_is_trouble_and_has_a_card_and_an_alarm() {
 }
 
 #[test]
+fn a_broker_behind_that_is_gone_is_trouble_and_an_alarm() {
+    let words = "the broker behind, 127.0.0.1:1884, cannot be reached".to_owned();
+    let situation =
+        TroubleReport { upstream: Some(("127.0.0.1:1884".to_owned(), words.clone())), ..TroubleReport::default() };
+    let sentence = situation.sentence();
+    assert_eq!((sentence.mood, sentence.text, sentence.next.as_str()), (Mood::Trouble, words, "tidegate alarms"));
+    let conditions = situation.conditions();
+    assert_eq!((conditions[0].kind, conditions[0].subject.as_str()), (AlarmKind::Upstream, "127.0.0.1:1884"));
+}
+
+#[test]
 fn a_gate_that_is_off_is_said_and_is_no_trouble_by_itself() {
     let off = TroubleReport { is_gate_off: true, ..TroubleReport::default() };
     let sentence = off.sentence();

@@ -118,9 +118,11 @@ impl Counter {
                 }
             }
         })?;
+        let mut bytes = Vec::new();
         for id in answers {
-            self.line.send(&Packet::Ack(Ack::success(AckKind::PubAck, id)))?;
+            let _ = Packet::Ack(Ack::success(AckKind::PubAck, id)).encode(PEER, &mut bytes);
         }
+        self.line.socket.write_all(&bytes)?;
         Ok(count)
     }
 
@@ -144,7 +146,7 @@ impl Counter {
 }
 
 /// A publisher and a subscriber of the hub's own, timed until it is over: p50 and p99 in ms.
-pub(super) fn time_clients(address: SocketAddr, over: &AtomicBool, time: Option<Duration>) -> Result<(f64, f64)> {
+pub(crate) fn time_clients(address: SocketAddr, over: &AtomicBool, time: Option<Duration>) -> Result<(f64, f64)> {
     let mut subscriber = PlainClient::connect(address, "bench-own-sub")?;
     subscriber.subscribe(&["own/beat".to_owned()], QoS::AtMostOnce)?;
     let mut subscriber = PacketLine::new(subscriber)?;

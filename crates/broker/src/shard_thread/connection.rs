@@ -35,6 +35,8 @@ pub(super) struct SocketConnection {
     pub(super) closing: bool,
     /// The turn in which it was written last.
     pub(super) written_in: u32,
+    /// Its connection to the broker behind, of a guard.
+    pub(super) upstream: Option<usize>,
 }
 
 /// Whether and when a connection is read.
@@ -87,6 +89,7 @@ impl SocketConnection {
             blocked: false,
             closing: false,
             written_in: 0,
+            upstream: None,
         }
     }
 

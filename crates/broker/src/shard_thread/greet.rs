@@ -319,6 +319,7 @@ impl ShardThread {
             self.turn_away(handover, ReasonCode::ServerUnavailable);
             return;
         }
+        let Some(handover) = self.unless_banned(handover) else { return };
         // What another thread could read can be read here, unless a reload made the rules stricter in between.
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
             self.turn_away(handover, ReasonCode::UnspecifiedError);
@@ -328,6 +329,9 @@ impl ShardThread {
             let version = connect.version;
             self.ask_again(handover, version);
             return;
+        }
+        if let Some(upstream) = self.shared.guard.clone() {
+            return self.open_upstream(&upstream, handover);
         }
         let hello =
             MqttHello { connect: &connect, client_id: &handover.client_id, identity: handover.identity.clone() };
@@ -376,11 +380,16 @@ impl ShardThread {
     }
 
     /// A CONNACK that says no, to somebody that was on the way to the core.
-    fn turn_away(&mut self, handover: Handover, reason: ReasonCode) {
-        let Handover { mut link, connect, .. } = handover;
-        let version = version_of_connect(&connect).unwrap_or(Version::V311);
+    pub(super) fn turn_away(&mut self, handover: Handover, reason: ReasonCode) {
+        let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
+        self.send_away(handover, &refusal(version, reason));
+    }
+
+    /// These bytes are the last that somebody hears that was on the way in.
+    pub(super) fn send_away(&mut self, handover: Handover, answer: &[u8]) {
+        let Handover { mut link, .. } = handover;
         // A few bytes into an empty socket: it takes them, or something is wrong with it.
-        let _ = link.send([&refusal(version, reason), &[]]);
+        let _ = link.send([answer, &[]]);
         link.finish();
         let key = self.handshakes.next_key();
         if link.register(self.poll.registry(), token::handshake(key.index)).is_ok() {

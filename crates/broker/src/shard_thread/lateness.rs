@@ -42,6 +42,7 @@ impl ShardThread {
         let sockets = if is_all { Sockets::Read } else { Sockets::MoreToRead };
         // A wall clock's affair: a login is over whether its client could be heard or not.
         self.end_logins();
+        self.end_late_upstreams();
         let due = [self.shard.next_timer(), self.handshakes.next_deadline()].into_iter().flatten().min();
         if self.lateness.lets_timers_fire(due, sockets, self.now) {
             self.dismiss_late();

@@ -8,15 +8,17 @@ mod accept;
 mod connection;
 mod datagrams;
 mod greet;
+mod guard;
 mod lateness;
+mod outlaw;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod token;
+mod upstream;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -37,9 +39,9 @@ pub(crate) use datagrams::ForwardedDatagram;
 use lateness::Lateness;
 pub(crate) use token::INBOX;
 use token::Subject;
+use upstream::Upstreams;
 
 use crate::ask::{self, AskedQuestion};
-use crate::bans::Banned;
 use crate::chance::Chance;
 use crate::departed::Departed;
 use crate::event_log::EventLog;
@@ -98,6 +100,8 @@ pub(crate) struct ShardThread {
     /// Where CoAP is spoken, if it is.
     coap: Option<Box<CoapDoor>>,
     handshakes: HandshakeTable,
+    /// Connections to the broker behind, of a guard.
+    upstreams: Upstreams,
     /// Visitors to go on with, in order; each at most once.
     visitors_next: Vec<HandshakeKey>,
     /// Steps of TLS handshakes that may still be made in this turn.
@@ -168,6 +172,7 @@ impl ShardThread {
             closings: VecDeque::new(),
             coap: None,
             handshakes: HandshakeTable::default(),
+            upstreams: Upstreams::default(),
             visitors_next: Vec::new(),
             tls_steps_left: 0,
             listeners,
@@ -225,7 +230,8 @@ impl ShardThread {
             || !self.order.is_empty()
             || can_write
             || !self.visitors_next.is_empty()
-            || !self.asked.is_empty();
+            || !self.asked.is_empty()
+            || !self.upstreams.ready.is_empty();
         if has_work {
             return Some(Timestamp::ZERO);
         }
@@ -233,6 +239,8 @@ impl ShardThread {
             self.shard.poll_timeout(),
             self.shard_writer.as_ref().and_then(ShardWriter::due),
             self.handshakes.next_deadline(),
+            self.upstreams.next_deadline(),
+            self.upstreams.look_at,
             self.closings.front().map(|&(at, _)| at),
             self.login_ends.next(),
             self.next_accept(),
@@ -264,9 +272,11 @@ impl ShardThread {
                 Subject::Handshake(index) => self.on_visitor_event(index, event),
                 Subject::Listener(index) => self.accept(index),
                 Subject::Datagrams => self.on_datagrams(),
+                Subject::Upstream(index) => self.on_upstream_event(index, event),
                 Subject::Inbox => {}
             }
         }
+        self.read_downs();
         self.read_all();
         self.read_datagrams();
         self.accept_again();
@@ -278,9 +288,11 @@ impl ShardThread {
         self.answer_questions();
         self.write_down();
         self.send_batches();
+        self.flush_ups();
         self.write_all();
         self.close_all();
         self.resume_paused();
+        self.resume_downs();
         if let Some(shard_writer) = &mut self.shard_writer {
             shard_writer.fetch(&mut self.shard, self.now);
         }
@@ -304,7 +316,8 @@ impl ShardThread {
         self.meter.on_turn(self.took);
         let pressure = &self.shared.pressure;
         let handshakes = self.handshakes.len() * HANDSHAKE_BYTES;
-        let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + handshakes;
+        let behind = if self.shared.guard.is_some() { self.upstreams.bytes() } else { 0 };
+        let outside = behind + self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + handshakes;
         let used = self.shard.memory_used() as u64;
         let max = pressure.budget.grant(self.index, used);
         self.shard.set_memory(usize::try_from(max).unwrap_or(usize::MAX), outside);
@@ -394,17 +407,6 @@ impl ShardThread {
         }
     }
 
-    fn expel(&mut self, whom: &Banned) {
-        self.shard.handle_expel(
-            |client_id, identity| {
-                let peer = identity.peer.parse::<SocketAddr>();
-                peer.is_ok_and(|peer| whom.concerns(client_id, identity.user.as_deref(), peer.ip()))
-            },
-            ReasonCode::AdministrativeAction,
-            self.now,
-        );
-    }
-
     fn reload(&mut self, rules: Rules) {
         // Two reloads at once may send their messages in another order than they took their numbers.
         if rules.generation < self.rules.generation {
@@ -429,6 +431,7 @@ impl ShardThread {
             }
             self.close_doors();
             self.dismiss_arriving();
+            self.dismiss_waiting();
             self.shard.handle_shutdown(ReasonCode::ServerShuttingDown, self.now);
         }
     }
@@ -436,7 +439,8 @@ impl ShardThread {
     /// Nobody is left, or nobody is waited for any longer.
     fn is_done(&self) -> bool {
         let is_idle = self.shard_writer.as_ref().is_none_or(ShardWriter::is_idle);
-        let is_empty = self.connections.is_empty() && self.handshakes.is_empty() && is_idle;
+        let is_empty =
+            self.connections.is_empty() && self.handshakes.is_empty() && self.upstreams.is_empty() && is_idle;
         self.draining.is_some_and(|until| is_empty || until <= self.now)
     }
 
@@ -459,19 +463,6 @@ impl ShardThread {
                 shard.handle_system(topic, value.as_bytes(), now);
             });
         }
-    }
-
-    /// A publisher that does not listen to reason, and not those who share its user: its name, of its user or where it
-    /// comes from.
-    fn ban(&self, client_id: &str, identity: &Identity, time: Duration) {
-        let peer = identity.peer.parse::<SocketAddr>().map(|peer| peer.ip());
-        let whom = match (&identity.user, peer) {
-            (Some(user), _) => Banned::ClientOf(client_id.to_owned(), user.to_string()),
-            (None, Ok(ip)) => Banned::client_near(client_id, ip),
-            (None, Err(_)) => Banned::Client(client_id.to_owned()),
-        };
-        // Nobody is told of it, so nobody waits for the disk.
-        let _ = self.shared.ban(whom, time, "published too fast for too long", self.now);
     }
 
     /// Events to the log, and counters to whoever wants to see them.

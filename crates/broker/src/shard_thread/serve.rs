@@ -9,6 +9,7 @@ use tidegate_control::order::{Served, Visit};
 use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Portion, Progress, Reading as Standing, Shard, Then};
 use tidegate_face_mqtt::MqttShard;
+use tidegate_guard::GuardShard;
 
 use super::connection::{ReadState, SocketConnection, StreamEnd};
 use super::{ShardThread, token};
@@ -56,7 +57,8 @@ impl ShardThread {
     /// Everybody who is ready, if there is time for everybody; else in order.
     pub(super) fn read_all(&mut self) {
         let ready = core::mem::take(&mut self.ready);
-        if self.order.is_empty() {
+        let units_max = self.units_of_turn();
+        if self.order.is_empty() && units_max == TURN_UNITS_MAX {
             self.read_left = TURN_READ_BYTES_MAX;
             for &id in &ready {
                 if self.read_left == 0 {
@@ -72,16 +74,16 @@ impl ShardThread {
             for &id in &ready {
                 self.wait_to_be_read(id, 0);
             }
-            self.read_in_order();
+            self.read_in_order(units_max);
         }
         // Its memory is used again.
         self.ready = ready;
         self.ready.clear();
     }
 
-    fn read_in_order(&mut self) {
-        self.order.begin_turn(TURN_UNITS_MAX, self.now);
-        let mut left = TURN_UNITS_MAX;
+    fn read_in_order(&mut self, units_max: u32) {
+        self.order.begin_turn(units_max, self.now);
+        let mut left = units_max;
         while left > 0 {
             let (connections, shard, now) = (&self.connections, &self.shard, self.now);
             let entitled = |key: u32| {
@@ -146,6 +148,14 @@ impl ShardThread {
     /// One bounded read of one that is queued, and what the core makes of so many units of it. Whether it is queued still
     /// is whether there is more.
     fn read(&mut self, id: ConnId, units: u32, most: usize) -> Read {
+        if self.is_clogged(id) {
+            // The broker behind takes no more of it: neither is it read.
+            if let Some(connection) = self.connections.get(id) {
+                connection.reading = ReadState::Paused;
+                self.paused.push(id);
+            }
+            return Read::NOTHING;
+        }
         let Some(connection) = self.connections.get(id) else { return Read::NOTHING };
         let Ok((filled, received)) = connection.fill(&mut self.scratch, most) else {
             self.lose(id);
@@ -159,6 +169,9 @@ impl ShardThread {
         let partial = (received.bytes / BYTES_OF_A_UNIT) as u32;
         if connection.link.wants_write() {
             self.write_next.push(id);
+        }
+        if received.bytes > 0 && connection.upstream.is_some() {
+            self.note_heard(id);
         }
         // After the bytes were read and before the core sees them: whoever sent them may have acted on an answer of
         // another shard, which was written after its batch was put in here.
@@ -174,7 +187,15 @@ impl ShardThread {
             return Read { units: partial, has_more: self.after_read(id, received.source, Then::Continue) };
         }
         let portion = Portion { since: connection.silent_at, dry_at: connection.dry_at, units };
-        let progress @ Progress { then, units, .. } = self.shard.handle_portion(id, bytes, &portion, self.now);
+        let progress = match (connection.upstream, &self.shared.guard) {
+            (Some(upstream), Some(guard)) => {
+                let (progress, passed) = self.shard.pass_portion(id, bytes, &portion, &guard.origins, self.now);
+                self.upstreams.take(upstream, &bytes[..passed]);
+                progress
+            }
+            _ => self.shard.handle_portion(id, bytes, &portion, self.now),
+        };
+        let Progress { then, units, .. } = progress;
         connection.silent_at = self.now;
         connection.keep(filled, &self.scratch, progress);
         Read { units: if units == 0 { partial } else { units }, has_more: self.after_read(id, received.source, then) }
@@ -211,9 +232,14 @@ impl ShardThread {
     /// Those that the core did not want to read may be read again.
     pub(super) fn resume_paused(&mut self) {
         let mut paused = core::mem::take(&mut self.paused);
+        self.upstreams.look_at = None;
         paused.retain(|&id| {
-            if !self.shard.may_read(id) {
-                return self.connections.get(id).is_some();
+            if !self.shard.may_read(id) || self.is_clogged(id) {
+                let upstream = self.connections.get(id).map(|connection| connection.upstream);
+                if let Some(Some(upstream)) = upstream {
+                    self.keep_alive_behind(id, upstream);
+                }
+                return upstream.is_some();
             }
             self.queue_read(id);
             false
@@ -298,6 +324,7 @@ impl ShardThread {
         }
         let Some(connection) = self.connections.remove(id) else { return false };
         self.leave_order(&connection);
+        self.leave_upstream(&connection);
         self.shard.handle_closed(id, Why::Lost, self.now);
         let mut link = connection.link;
         link.finish();
@@ -315,7 +342,9 @@ impl ShardThread {
     fn lose(&mut self, id: ConnId) {
         if let Some(mut connection) = self.connections.remove(id) {
             self.leave_order(&connection);
-            self.shard.handle_closed(id, Why::Lost, self.now);
+            self.leave_upstream(&connection);
+            let has_left = connection.upstream.is_some() && self.shard.has_said_goodbye(id);
+            self.shard.handle_closed(id, if has_left { Why::Goodbye } else { Why::Lost }, self.now);
             // A layer may have words for it: a TLS alert, a WebSocket close.
             connection.link.say_goodbye();
         }

@@ -88,7 +88,7 @@ fn threads_at(clock: &Clock, count: usize, authenticator: &Arc<dyn Authenticator
     let polls: Vec<Poll> = (0..count).map(|_| Poll::new().unwrap()).collect();
     let inbox = |poll: &Poll| Inbox::new(Waker::new(poll.registry(), INBOX).unwrap());
     let (inboxes, questions) = (polls.iter().map(inbox).collect(), Arc::new(Questions::new(1)));
-    let shared = Arc::new(SharedState::new(clock.clone(), inboxes, questions, u64::MAX, None));
+    let shared = Arc::new(SharedState::new(clock.clone(), inboxes, questions, u64::MAX, None, None));
     let thread = |(index, poll)| {
         let rules = rules(Arc::clone(authenticator), 0);
         let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));

@@ -14,6 +14,8 @@ pub(super) enum Subject {
     Listener(usize),
     Handshake(usize),
     Connection(usize),
+    /// A connection to the broker behind.
+    Upstream(usize),
 }
 
 /// The inbox's waker.
@@ -21,6 +23,9 @@ pub(crate) const INBOX: Token = Token(0);
 
 /// The socket for datagrams: there is one.
 pub(super) const DATAGRAMS: Token = Token(1 << 2);
+
+/// The first place of connections to the broker behind.
+const FIRST_UPSTREAM: usize = 2;
 
 pub(super) fn listener(index: usize) -> Token {
     Token(index << 2 | 1)
@@ -34,14 +39,20 @@ pub(super) fn connection(id: ConnId) -> Token {
     Token((id.index as usize) << 2 | 3)
 }
 
+/// The kind of the inbox and the socket for datagrams, which have one place each: these come after.
+pub(super) fn upstream(index: usize) -> Token {
+    Token((index + FIRST_UPSTREAM) << 2)
+}
+
 pub(super) fn subject(token: Token) -> Subject {
     let index = token.0 >> 2;
     match token.0 & 3 {
         1 => Subject::Listener(index),
         2 => Subject::Handshake(index),
         3 => Subject::Connection(index),
+        _ if token == INBOX => Subject::Inbox,
         _ if token == DATAGRAMS => Subject::Datagrams,
-        _ => Subject::Inbox,
+        _ => Subject::Upstream(index - FIRST_UPSTREAM),
     }
 }
 
@@ -54,6 +65,7 @@ mod tests {
         assert_eq!(subject(INBOX), Subject::Inbox);
         assert_eq!(subject(DATAGRAMS), Subject::Datagrams);
         assert_eq!(subject(listener(3)), Subject::Listener(3));
+        assert_eq!((subject(upstream(0)), subject(upstream(9))), (Subject::Upstream(0), Subject::Upstream(9)));
         assert_eq!(subject(handshake(70_000)), Subject::Handshake(70_000));
         assert_eq!(
             subject(connection(ConnId { index: u32::MAX >> 2, generation: 9 })),

@@ -33,7 +33,7 @@ pub(crate) use operate::{
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
-pub(crate) use serve::{ServeArgs, in_shell, program};
+pub(crate) use serve::{GuardArgs, ServeArgs, in_shell, program};
 pub(crate) use store::{BackupArgs, PlaceArgs, RestoreArgs, StoreCheckArgs, StoreCommand};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};
@@ -54,6 +54,7 @@ Examples:
   tidegate rdf query 'SELECT * {?s ?p ?o}'    ask the smart space
   tidegate map test --topic a/b --payload 5   what a message becomes in the smart space
   tidegate demo flood                         good publishers and a flooder, control off and on
+  tidegate guard --upstream 127.0.0.1:1884    a gate in front of the broker that is there already
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else
               /etc/tidegate/tidegate.toml with /etc/tidegate/conf.d/*.toml
@@ -81,6 +82,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker (also without a command)
     Serve(Box<ServeArgs>),
+    /// Run a gate in front of another broker: its clients connect here instead
+    Guard(Box<GuardArgs>),
     /// Publish messages, with the options of mosquitto_pub
     #[command(disable_help_flag = true)]
     Pub(Box<PubArgs>),

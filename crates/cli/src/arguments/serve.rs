@@ -110,6 +110,28 @@ pub(crate) struct ServeArgs {
     /// Any other setting, as "config show" lists them: --set limits.receive_max=20
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+
+    /// Of `tidegate guard`.
+    #[arg(skip)]
+    upstream: Option<String>,
+}
+
+/// Arguments of `tidegate guard`.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct GuardArgs {
+    /// The broker behind: HOST:PORT, without TLS (default: as the configuration file says)
+    #[arg(short, long, value_name = "ADDR")]
+    upstream: Option<String>,
+
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+impl GuardArgs {
+    /// The same as arguments of a process that serves.
+    pub(crate) fn into_serve(self) -> ServeArgs {
+        ServeArgs { upstream: self.upstream, ..self.serve }
+    }
 }
 
 impl ServeArgs {
@@ -155,6 +177,7 @@ impl ServeArgs {
             ("--client-ca", "tls.client_ca", &self.client_ca),
             ("--password-file", "security.password_file", &self.password_file),
             ("--acl-file", "security.acl_file", &self.acl_file),
+            ("--upstream", "guard.upstream", &self.upstream),
             ("--log-level", "log.level", &self.log_level),
             ("--log-format", "log.format", &self.log_format),
         ];

@@ -60,6 +60,17 @@ fn text(answer: &Value) -> String {
         let (name, age) = (shown(&sink["name"]), span(sink["age_s"].as_u64().unwrap_or(0)));
         let _ = writeln!(text, "sink     {name} gets nothing through for {age}: {}", whole(&sink["trouble"]));
     }
+    if let Some(upstream) = answer["guard"]["upstream"].as_str() {
+        let guard = &answer["guard"];
+        let state = match guard["is_reached"].as_bool() {
+            None => "not asked yet".to_owned(),
+            Some(true) => {
+                format!("which answers; {}", counted(guard["connections"].as_u64().unwrap_or(0), "connection"))
+            }
+            Some(false) => format!("which cannot be reached: {}", whole(&guard["trouble"])),
+        };
+        let _ = writeln!(text, "guard    of {upstream}, {state}");
+    }
     for bridge in answer["bridges_down"].as_array().into_iter().flatten() {
         let (name, age) = (shown(&bridge["name"]), span(bridge["age_s"].as_u64().unwrap_or(0)));
         let _ = writeln!(text, "bridge   {name} is down for {age}: {}", whole(&bridge["trouble"]));

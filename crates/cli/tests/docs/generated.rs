@@ -1,7 +1,8 @@
 //! Pages, or parts of them, that the program itself writes.
 
 use std::fmt::Write as _;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::page::root;
 
@@ -47,7 +48,8 @@ fn the_metrics_page_has_what_a_broker_says() {
     compare(name, &format!("{head}{BEGIN}\n\n{}", metrics_table(&metrics())));
 }
 
-/// What `/metrics` says of a broker that has a bit of everything: a certificate, maps, a bridge, a sink, a request to the smart space.
+/// What `/metrics` says of a broker that has a bit of everything: a certificate, maps, a bridge, a sink, a request to the smart space;
+/// and what a guard has besides.
 fn metrics() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -57,36 +59,63 @@ fn metrics() -> String {
     let sink =
         "[[sink]]\nname = \"log\"\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n[[sink.topic]]\nfilter = \"#\"\n";
     std::fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}{sink}")).expect("a configuration");
-    let example = path("tidegate.toml");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--coap", "--admin"] {
-        command.args([door, "127.0.0.1:0"]);
-    }
-    let mut broker = command
-        .args(["--cert", &path("made/tidegate-data/cert.pem"), "--key", &path("made/tidegate-data/key.pem")])
-        .args(["--config", &example, "--data", &path("data")])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the broker starts");
-    let mut banner = String::new();
-    let mut said = std::io::BufReader::new(broker.stdout.take().expect("piped"));
-    std::io::BufRead::read_line(&mut said, &mut banner).expect("the broker speaks");
-    let door = |name: &str| {
-        let word = banner.split_whitespace().skip_while(|word| *word != name).nth(1);
-        word.unwrap_or_else(|| panic!("no {name} in {banner:?}")).to_owned()
-    };
-    tidegate(&["rdf", "query", "ASK {}", "--url", &door("sparql")]);
+    let doors = ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--coap", "--admin"];
+    let certificate = [path("made/tidegate-data/cert.pem"), path("made/tidegate-data/key.pem")];
+    let (config, data) = (path("tidegate.toml"), path("data"));
+    let files = ["--cert", &certificate[0], "--key", &certificate[1], "--config", &config, "--data", &data];
+    let broker = Started::with(&doors, &files);
+    tidegate(&["rdf", "query", "ASK {}", "--url", &broker.door("sparql")]);
     // Who is in trouble is there from the first look at all clients on.
     let mut answers = (0..200).map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
-        ask(door("admin").trim_start_matches("http://"), "/metrics")
+        broker.metrics()
     });
     let answer = answers.find(|text| text.contains("\ntidegate_alarms{")).expect("a look at all clients");
-    let _ = broker.kill();
-    let _ = broker.wait();
-    answer
+    let guard = Started::with(
+        &["--mqtt", "--ws", "--admin"],
+        &["--set", "guard.upstream=127.0.0.1:9", "--data", &path("guard")],
+    );
+    let of_guard = guard.metrics();
+    let of_guard: Vec<&str> = of_guard.lines().filter(|line| line.contains("tidegate_guard_")).collect();
+    format!("{}\n{}\n", answer.trim_end(), of_guard.join("\n"))
+}
+
+/// A process that serves, until it is dropped.
+struct Started {
+    process: Child,
+    banner: String,
+    /// Kept open: what it says later is to go somewhere.
+    _said: BufReader<ChildStdout>,
+}
+
+impl Started {
+    fn with(doors: &[&str], arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        for door in doors {
+            command.args([door, "127.0.0.1:0"]);
+        }
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().expect("the broker starts");
+        let mut banner = String::new();
+        let mut said = BufReader::new(process.stdout.take().expect("piped"));
+        said.read_line(&mut banner).expect("the broker speaks");
+        Self { process, banner, _said: said }
+    }
+
+    fn door(&self, name: &str) -> String {
+        let word = self.banner.split_whitespace().skip_while(|word| *word != name).nth(1);
+        word.unwrap_or_else(|| panic!("no {name} in {:?}", self.banner)).to_owned()
+    }
+
+    fn metrics(&self) -> String {
+        ask(self.door("admin").trim_start_matches("http://"), "/metrics")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = (self.process.kill(), self.process.wait());
+    }
 }
 
 fn ask(host: &str, path: &str) -> String {

@@ -42,6 +42,7 @@ pages! {
     security: "docs/SECURITY.md",
     durability: "docs/durability.md",
     bridge: "docs/bridge.md",
+    guard: "docs/guard.md",
     sinks: "docs/sinks.md",
     mosquitto: "docs/mosquitto.md",
     upgrading: "docs/upgrading.md",

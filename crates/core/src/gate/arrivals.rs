@@ -22,7 +22,8 @@ use tidegate_wire_mqtt::ReasonCode;
 use super::memory::Kind;
 use super::publisher::Publisher;
 use super::publishers::key_of;
-use crate::connect::{Hello, Unwelcome};
+use crate::access::Identity;
+use crate::connect::Unwelcome;
 use crate::limits::{APPOINTMENT_MAX, APPOINTMENT_MIN, NEWCOMERS_MAX, STRANGER_BYTES};
 use crate::parent::parent_name;
 use crate::settings::Rate;
@@ -89,12 +90,17 @@ impl ReturnTimes {
 
 impl ShardState {
     /// Whether a client may come in now.
-    pub(crate) fn check_arrival(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Unwelcome> {
-        if self.is_known(hello) {
+    pub(crate) fn check_arrival(
+        &mut self,
+        client_id: &str,
+        identity: &Identity,
+        now: Timestamp,
+    ) -> Result<(), Unwelcome> {
+        if self.is_known(client_id, identity) {
             return Ok(());
         }
         let settings = self.settings.arrivals;
-        let from = parent_name(&hello.identity);
+        let from = parent_name(identity);
         // A calm broker turns nobody away: names that come once are forgotten again.
         let is_within = self.arrivals.may_bring(from, &settings.new_clients, now);
         if !is_within && self.gate.level >= Level::Strained {
@@ -117,10 +123,10 @@ impl ShardState {
         Err(Unwelcome { reason: ReasonCode::ServerBusy, later: Some((words, retry_after)) })
     }
 
-    fn is_known(&self, hello: &Hello<'_>) -> bool {
+    fn is_known(&self, client_id: &str, identity: &Identity) -> bool {
         let publishers = &self.gate.publishers;
-        let find = || publishers.get(publishers.find(&key_of(&hello.identity, hello.client_id))?);
-        self.by_client.contains_key(hello.client_id) || find().is_some_and(Publisher::is_learned)
+        let find = || publishers.get(publishers.find(&key_of(identity, client_id))?);
+        self.by_client.contains_key(client_id) || find().is_some_and(Publisher::is_learned)
     }
 }
 

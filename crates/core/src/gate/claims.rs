@@ -116,6 +116,15 @@ impl ShardState {
         None
     }
 
+    /// A message passes of somebody who has not been read dry for a second: whoever asks why hears it.
+    #[cold]
+    pub(crate) fn note_unread(&mut self, conn: ConnId, index: u32, now: Timestamp) {
+        let Some(connection) = self.connection_mut(conn) else { return };
+        if connection.take_hint(HINT_EVERY, now) {
+            self.note_slowed(index, now, now);
+        }
+    }
+
     /// Its messages were not taken, or reached nobody, because all receivers were full: what it sends now is not what it
     /// would like to send, and nothing is learned from it.
     pub(crate) fn note_crowded_out(&mut self, index: u32) {

@@ -28,6 +28,7 @@ mod limits;
 mod memory;
 mod notice;
 mod parents;
+mod passage;
 mod publisher;
 mod publishers;
 mod refuse;

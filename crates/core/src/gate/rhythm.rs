@@ -53,12 +53,28 @@ impl ShardState {
         (is_holding, slot): (bool, Option<u32>),
         now: Timestamp,
     ) -> Result<Admission, Ending> {
+        let (verdict, is_slowed) = self.tell_rhythm(arrival, publication, slot, now);
+        if verdict == Verdict::Pass && !is_slowed && !is_holding {
+            return Ok(Admission::Pass);
+        }
+        self.decide(arrival, publication, verdict, now)
+    }
+
+    /// Tells claim, rhythm and limit, and says what they want, and whether the publisher is one that was slowed of late.
+    #[inline]
+    pub(super) fn tell_rhythm(
+        &mut self,
+        arrival: GateArrival,
+        publication: &mut Publication<'_>,
+        slot: Option<u32>,
+        now: Timestamp,
+    ) -> (Verdict, bool) {
         let is_refresh = publication.retain && self.retained.says(publication.topic, publication.payload);
         let slot = slot.unwrap_or_else(|| self.enrol(arrival.session, now));
         let Gate { plan, publishers, limits, .. } = &mut self.gate;
         let claim_plan = plan.as_ref().map_or_else(ClaimPlan::default, RhythmPlan::claim);
         let (mut verdict, mut drift) = (Verdict::Pass, None);
-        let mut is_slowed = is_holding;
+        let mut is_slowed = false;
         if let Some((publisher, trouble, parents)) = publishers.get_all(slot) {
             if publisher.end_second(&claim_plan, now, arrival.dry_at, parents) {
                 drift = publisher.begin_second();
@@ -85,10 +101,7 @@ impl ShardState {
         if let Some((from, to)) = drift {
             self.tell_drift(arrival.session, from, to);
         }
-        if verdict == Verdict::Pass && !is_slowed {
-            return Ok(Admission::Pass);
-        }
-        self.decide(arrival, publication, verdict, now)
+        (verdict, is_slowed)
     }
 
     /// The client has published before: it goes on where it was, also if it is silent for an hour from now.
@@ -213,7 +226,7 @@ impl ShardState {
     }
 
     /// A message passed: the episode is over if nothing had to wait for some time.
-    fn calm_down(&mut self, index: u32, now: Timestamp) {
+    pub(super) fn calm_down(&mut self, index: u32, now: Timestamp) {
         let Some(trouble) = self.trouble_of(index) else { return };
         trouble.note_taken();
         let is_over = trouble.slowed.take_if(|(_, until)| *until + CALM <= now).is_some();

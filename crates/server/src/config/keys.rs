@@ -18,7 +18,7 @@ use super::proofs::{AuthorityPlace, KeyPlace, OptionalText, PinList, PlainText, 
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
     AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PoolRuleWord,
-    PriorityWord, Receiver, SecureDoor, ServiceList,
+    PriorityWord, Receiver, SecureDoor, ServiceList, UpstreamAddress,
 };
 
 /// When a changed value takes effect.
@@ -168,6 +168,12 @@ keys! {
         Restart admin: Door = Or::Is(BindAddress(([127, 0, 0, 1], 18830).into()));
         /// The same over TLS, with tls.cert and tls.key, for operators at other machines; users log in with their passwords.
         Restart admin_https: Door = Or::WORD;
+    }
+    guard: GuardSection {
+        /// The broker behind, for which Tidegate is only a gate ("tidegate guard --upstream HOST:PORT"): sessions, users and messages are there, and nothing is kept here but what is usual for whom.
+        Restart upstream: Or<Off, UpstreamAddress> = Or::WORD;
+        /// How long the broker behind may take to accept a connection and answer a CONNECT.
+        Restart timeout: Span<100, 60_000> = Span(std::time::Duration::from_secs(5));
     }
     space: SpaceSection {
         /// Longest time of a request to the smart space, which is that of one that says nothing about it.

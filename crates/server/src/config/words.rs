@@ -39,6 +39,31 @@ impl Setting for BindAddress {
     }
 }
 
+/// Where another broker is: a name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamAddress(pub String);
+
+impl Setting for UpstreamAddress {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
+        let text = value.text()?.trim();
+        if text.parse::<u16>().is_ok_and(|port| port > 0) {
+            return Some(Self(format!("127.0.0.1:{text}")));
+        }
+        let (host, port) = text.rsplit_once(':')?;
+        let is_name = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+        let is_v6 = text.parse::<SocketAddr>().is_ok();
+        ((is_name || is_v6) && port.parse::<u16>().is_ok_and(|port| port > 0)).then(|| Self(text.to_owned()))
+    }
+
+    fn expected() -> String {
+        "\"HOST:PORT\" of an MQTT broker without TLS, with a name or an address, or \"PORT\" on this machine".to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
 /// When something counts as kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durable(pub Durability);

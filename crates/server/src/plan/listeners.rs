@@ -51,9 +51,10 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
         problems.extend(without_certificate(kind.name(), options));
         open.push((kind, at));
     }
-    // A datagram names no user, so with users CoAP is spoken on demand only.
+    // A datagram names no user, so with users CoAP is spoken on demand only; and a guard passes on MQTT alone.
     let coap = match doors.coap {
         Or::Is(door) => address(door),
+        Or::Word(_) if super::guard(options).is_some() => None,
         Or::Word(_) if address(doors.mqtt).is_none() || has_users(loaded) => None,
         Or::Word(_) => Some(([127, 0, 0, 1], 5683).into()),
     };

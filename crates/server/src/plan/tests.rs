@@ -182,3 +182,17 @@ fn nobody_can_wait_longer_than_a_request_may_take() {
     // The delays that nobody chose do not keep anybody from a short time.
     assert!(planned(&[("space.time_max", "50ms")]).is_ok());
 }
+
+#[test]
+fn a_guard_has_doors_for_mqtt_alone_and_is_not_behind_itself() {
+    let upstream = ("guard.upstream", "127.0.0.1:1884");
+    let config = planned(&[upstream]).unwrap();
+    let kinds: Vec<ListenerKind> = config.listeners.iter().map(|listener| listener.kind).collect();
+    assert_eq!(kinds, [ListenerKind::Mqtt, ListenerKind::Ws]);
+    assert_eq!(config.sys_interval, Duration::ZERO, "$SYS is the other broker's");
+    assert!(config.store.unwrap().dir.ends_with("tidegate-data/guard"));
+    let refused = planned(&[upstream, ("listeners.coap", "127.0.0.1:5683")]).unwrap_err();
+    assert!(refused.contains("listener for CoAP"), "{refused}");
+    let refused = planned(&[("guard.upstream", "127.0.0.1:1883")]).unwrap_err();
+    assert!(refused.contains("behind itself"), "{refused}");
+}
