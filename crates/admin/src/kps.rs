@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::extract::State;
 use serde_json::{Value, json};
-use tidegate_space::{KpReport, KpRole};
+use tidegate_space::{KpReport, KpRole, LimitOwner, RequestLimit};
 
 use crate::problem::{Answered, json_of};
 use crate::state::AdminState;
 use crate::view;
-use crate::why::words::span;
+use crate::why::words::{span, whole_per_second};
 
 /// KPs in the list; the others are counted.
 const KPS_SHOWN_MAX: usize = 500;
@@ -55,11 +55,14 @@ fn view_of(kp: &KpReport) -> Value {
         "requests": counts.requests,
         "answered": counts.answered,
         "refused": counts.refused,
+        "limited": counts.limited,
         "outdated": counts.outdated,
         "failed": counts.failed,
         "class_claims_ignored": counts.claims_ignored,
         "waited_mean_ms": millis(counts.waited_mean),
         "waited_max_ms": millis(counts.waited_max),
+        "limit_rate": kp.limit.map(|limit| view::rounded(limit.rate())),
+        "limit_of": kp.limit.map(|limit| limit.owner.name()),
         "delegable": kp.delegation.accepting,
         "delegated": kp.delegation.delegated,
         "check_every_s": kp.delegation.every.map(|every| view::rounded(every.as_secs_f64())),
@@ -96,6 +99,7 @@ fn words_of(kp: &KpReport) -> String {
             span(every),
         ));
     }
+    lines.extend(kp.limit.map(|limit| limited(kp, &limit)));
     if counts.claims_ignored > 0 {
         let times = counts.claims_ignored;
         lines.push(format!(
@@ -109,6 +113,23 @@ fn words_of(kp: &KpReport) -> String {
     lines.join("\n  ")
 }
 
+/// What an operator has set for it, what that has cost it, and how it ends.
+fn limited(kp: &KpReport, limit: &RequestLimit) -> String {
+    let (whose, option) = match limit.owner {
+        LimitOwner::Kp => (kp.name.as_deref(), ""),
+        LimitOwner::User => (kp.user.as_deref(), " --user"),
+    };
+    format!(
+        "an operator's limit of {} requests holds for this {}, of which {} at once; {} were refused for it; end it:  \
+         tidegate limits unset {}{option}",
+        whole_per_second(limit.rate()),
+        limit.owner.name(),
+        limit.burst,
+        kp.counts.limited,
+        whose.unwrap_or_default(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_space::{ClientDelegation, KpCounts, KpStanding};
@@ -117,8 +138,15 @@ mod tests {
 
     #[test]
     fn a_kp_is_told_its_class_its_role_and_what_became_of_its_requests() {
-        let counts =
-            KpCounts { requests: 9, answered: 5, refused: 3, outdated: 1, claims_ignored: 2, ..KpCounts::default() };
+        let counts = KpCounts {
+            requests: 9,
+            answered: 5,
+            refused: 3,
+            limited: 4,
+            outdated: 1,
+            claims_ignored: 2,
+            ..KpCounts::default()
+        };
         let kp = KpReport {
             name: Some("lamp-1".into()),
             user: None,
@@ -128,6 +156,7 @@ mod tests {
             standing: KpStanding::default(),
             silent: Duration::from_secs(12),
             counts,
+            limit: Some(RequestLimit { interval: Duration::from_millis(200), burst: 5, owner: LimitOwner::Kp }),
             delegation: ClientDelegation { accepting: 3, delegated: 2, every: Some(Duration::from_secs(14)) },
         };
         let text = words_of(&kp);
@@ -136,6 +165,8 @@ mod tests {
             "class normal, a customer (after services",
             "9 requests: 5 answered, 3 refused, 1 out of date, 0 failed",
             "2 of its 3 subscriptions are handed over: it is told of nothing, and checks every 14 s or so",
+            "an operator's limit of 5/s requests holds for this client, of which 5 at once; 4 were refused for it",
+            "tidegate limits unset lamp-1",
             "2 times it claimed a class",
             "role = \"service\"",
         ] {

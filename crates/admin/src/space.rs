@@ -169,6 +169,7 @@ fn refused(why: Refused) -> Problem {
             let after = hints.retry_after.unwrap_or_default();
             Problem::busy("the smart space is busy").after(after)
         }
+        Refused::Limited(after) => Problem::busy("more requests than a limit allows").after(after),
         Refused::Unwritable | Refused::Unconfirmed => Problem::busy("nothing can be stored at the moment"),
         Refused::Late => Problem::busy("not done within its time"),
         Refused::Dropped | Refused::Outdated => Problem::busy("the smart space is busy"),

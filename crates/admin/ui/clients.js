@@ -41,6 +41,10 @@ function kpTable() {
     count("Requests", "requests", (row) => row.requests), count("Answered", "answered", (row) => row.answered),
     count("Refused", "refused", (row) => row.refused), count("Out of date", "outdated", (row) => row.outdated),
     count("Failed", "failed", (row) => row.failed),
+    count("Beyond its limit", "limited", (row) => row.limited),
+    { title: "Limit /s", num: true, kind: "extra", text: (row) => (row.limit_rate ? `${number(row.limit_rate)} (${row.limit_of})` : "–") },
+    { title: "Handed over", sort: "delegated", num: true, kind: "less",
+      text: (row) => (row.delegated ? `${number(row.delegated)} of ${number(row.delegable)}, checked every ${span(row.check_every_s)}` : "–") },
     count("Waits", "waited_mean_ms", (row) => row.waited_mean_ms, (ms) => (ms ? `${number(ms)} ms` : "–")),
     { title: "Silent for", sort: "silent_s", num: true, kind: "extra", text: (row) => span(row.silent_s) },
     { title: "Address", kind: "extra", text: (row) => row.address },
@@ -104,7 +108,7 @@ function list(place, { live }) {
     const space = await get("kps");
     kps.show(space.kps.filter((row) => `${row.name} ${row.user} ${row.address}`.toLowerCase().includes(search.value.toLowerCase())));
     set(kpWords, space.total > space.kps.length ? `${space.kps.length} of ${space.total} are shown. ` : "",
-      "Limits and bans hold for MQTT clients; KPs have classes and roles instead.");
+      "Bans and limits hold for KPs, too: a limit counts requests. Handed over: subscriptions that a KP is asked to check by itself.");
   };
   const turn = () => ask().catch((failure) => set(problem, failure.message));
   for (const element of [filter, order]) element.addEventListener("change", turn);

@@ -34,7 +34,7 @@ function show(place, context) {
     { title: "What", kind: "long", text: (row) => `${row.method} ${row.path}${row.whom ? ` (${row.whom})` : ""}` }, { title: "Answer", num: true, text: (row) => row.status },
   ], { empty: "Nothing was changed through the admin API." });
   set(place, problem, h("div", { class: "grid" },
-    card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They outlive the process where there is a store, and hold for MQTT clients. To entitle a client instead:  tidegate limits set CLIENT entitled=500/s")),
+    card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They outlive the process where there is a store, and hold for MQTT clients (messages) and KPs of the smart space (requests). To entitle a client instead:  tidegate limits set CLIENT entitled=500/s")),
     card("Bans", "c6", bans.element, h("p", { class: "quiet small" }, "Bans hold for MQTT and for KPs of the smart space. A client is banned on its own page; users and networks with  tidegate ban add --network 10.1.2.0/24")),
     card("Changes by operators", "", audit.element)));
   const ask = async () => {

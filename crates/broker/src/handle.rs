@@ -249,6 +249,11 @@ impl Handle {
         lock(&self.shared.limits).get(setting, whom)
     }
 
+    /// The limit of whoever calls itself so and is of this user: its own, else its user's; and whose it is.
+    pub fn limit_for(&self, client: Option<&str>, user: Option<&str>) -> Option<(Whom, Rate)> {
+        lock(&self.shared.limits).limit_for(client, user)
+    }
+
     /// See [`crate::Broker::reload`].
     pub fn reload(
         &self,

@@ -47,6 +47,16 @@ impl OperatorSettings {
         self.table(setting).get(whom).copied()
     }
 
+    /// The limit that holds for a client of this name and user, and whose it is.
+    pub(crate) fn limit_for(&self, client: Option<&str>, user: Option<&str>) -> Option<(Whom, Rate)> {
+        if self.limits.is_empty() {
+            return None;
+        }
+        let own = client.map(|name| Whom::Client(name.into()));
+        let of = |whom: Whom| self.limits.get_key_value(&whom).map(|(whom, rate)| (whom.clone(), *rate));
+        own.and_then(of).or_else(|| user.map(|name| Whom::User(name.into())).and_then(of))
+    }
+
     fn table(&self, setting: OperatorSetting) -> &BTreeMap<Whom, Rate> {
         match setting {
             OperatorSetting::Limit => &self.limits,

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use tidegate_test_support::{Broker, Client, Launch, exchange, text, tidegate};
+use tidegate_test_support::{Broker, Client, Launch, code, exchange, text, tidegate};
 
 fn launch() -> Launch {
     Launch::new().door("admin").config("").arguments(["--shards", "2"])
@@ -109,6 +109,29 @@ fn limits_and_bans_are_set_listed_and_removed() {
     broker.told(&["ban", "remove", "meter-17"]);
     assert!(broker.told(&["ban", "list"]).contains("nobody is kept out"));
     broker.publish_as("meter-17");
+}
+
+#[test]
+fn a_limit_holds_for_a_kp_of_the_smart_space_and_why_says_so() {
+    let broker = launch().door("http").start();
+    let ask = || {
+        let host = broker.address("sparql");
+        let head = "GET /query?query=ASK%7B%7D HTTP/1.1\r\nConnection: close\r\npace-client: lamp-7\r\n";
+        exchange(host, &format!("{head}Host: {host}\r\n\r\n"))
+    };
+    assert_eq!(code(&ask()), 200);
+    let told = broker.told(&["limits", "set", "lamp-7", "rate=2/h"]);
+    assert_eq!(told, "client \"lamp-7\" may publish 2/h, and ask the smart space as often, until that is unset\n");
+    assert_eq!([ask(), ask()].map(|answer| code(&answer)), [200, 200]);
+    let refused = ask();
+    assert!(code(&refused) == 429 && refused.contains("\"limited\""), "{refused}");
+    assert!(refused.to_ascii_lowercase().contains("retry-after: 1800"), "{refused}");
+    let why = broker.told(&["why", "lamp-7"]);
+    assert!(why.contains("holds for this client, of which 2 at once; 1 were refused for it"), "{why}");
+    let kps = broker.json(&["kps"]);
+    assert_eq!((&kps["kps"][0]["limited"], &kps["kps"][0]["limit_of"]), (&1.into(), &"client".into()));
+    broker.told(&["limits", "unset", "lamp-7"]);
+    assert_eq!(code(&ask()), 200);
 }
 
 #[test]

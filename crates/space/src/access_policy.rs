@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_graph::GraphRights;
 
+use crate::machine::request_limits::RequestLimit;
 use crate::machine::standing::KpStanding;
 
 /// Knows the users. Asked for every request, so that a reload holds from the next one on.
@@ -34,6 +35,11 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
 
     /// How long a KP has to stay away, if it is banned.
     fn banned_for(&self, _kp: &KpIdentity<'_>) -> Option<Duration> {
+        None
+    }
+
+    /// How many requests an operator allows a KP or its user, if any limit was set.
+    fn limit_of(&self, _kp: &KpIdentity<'_>) -> Option<RequestLimit> {
         None
     }
 

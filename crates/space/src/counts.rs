@@ -13,7 +13,7 @@ use crate::machine::request::{AnswerSource, Refused, SpaceResponse};
 use crate::shared_state::lock;
 
 /// Names of the outcomes, in the order of their counters.
-pub const OUTCOMES: [&str; 16] = [
+pub const OUTCOMES: [&str; 17] = [
     "fresh",
     "shared",
     "remembered",
@@ -30,6 +30,7 @@ pub const OUTCOMES: [&str; 16] = [
     "dropped",
     "outdated",
     "streamed",
+    "limited",
 ];
 
 /// Why an evaluation was ended early.
@@ -98,6 +99,7 @@ impl From<&Refused> for Ssap {
     fn from(refused: &Refused) -> Self {
         match refused {
             Refused::Busy(_)
+            | Refused::Limited(_)
             | Refused::Dropped
             | Refused::Outdated
             | Refused::Closing
@@ -124,6 +126,7 @@ impl Counts {
                 AnswerSource::Streamed => 15,
             },
             Err(Refused::Busy(_)) => 3,
+            Err(Refused::Limited(_)) => 16,
             Err(Refused::Dropped) => 13,
             Err(Refused::Outdated) => 14,
             Err(Refused::Late) => 4,

@@ -78,11 +78,13 @@ impl SpaceHandle {
         let until = Instant::now() + asker.patience + GRACE;
         let waiting = PendingReply::new(reply, until, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
         let class = ask.class();
-        match self.restrict(ask, &QueryLimits::default()) {
+        let within = asker.caller.limited.map_or(Ok(ask), |after| Err(Refused::Limited(after)));
+        match within.and_then(|ask| self.restrict(ask, &QueryLimits::default())) {
             Ok(ask) => self.shared.offer(ask, asker, ReplyTo { progress, charge: None, reply: sender }),
             Err(refused) => {
                 let outcome = Err(refused);
                 self.shared.counts.count(class, &outcome, Duration::ZERO);
+                self.shared.kps.on_answered(asker.caller.client, &outcome);
                 let _ = sender.send(outcome);
             }
         }

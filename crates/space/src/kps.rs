@@ -15,6 +15,7 @@ use crate::counts::ConnectionKind;
 use crate::handle::SpaceHandle;
 use crate::machine::delegation::ClientDelegation;
 use crate::machine::request::{DeclinedBy, Refused, SpaceResponse, cut};
+use crate::machine::request_limits::{LimitOwner, RequestLimit, RequestLimits};
 use crate::machine::request_queue::Caller;
 use crate::machine::standing::KpStanding;
 use crate::shared_state::lock;
@@ -38,6 +39,8 @@ pub struct KpReport {
     pub silent: Duration,
     /// What became of its requests.
     pub counts: KpCounts,
+    /// What an operator allows it, or its user; as of its last request.
+    pub limit: Option<RequestLimit>,
     /// Its subscriptions that it may be asked to check by itself, and those that it is.
     pub delegation: ClientDelegation,
 }
@@ -51,6 +54,8 @@ pub struct KpCounts {
     pub answered: u64,
     /// Sent away because there was too much to do.
     pub refused: u64,
+    /// Sent away because it, or its user, asks more than an operator allows.
+    pub limited: u64,
     /// Let go because it left, or asked again.
     pub outdated: u64,
     /// Anything else: wrong, late, failed, too long.
@@ -72,6 +77,7 @@ struct KpRecord {
     class: Box<str>,
     standing: KpStanding,
     heard: Timestamp,
+    limit: Option<RequestLimit>,
     counts: KpCounts,
 }
 
@@ -103,6 +109,8 @@ impl Generations {
 #[derive(Debug, Default)]
 pub(crate) struct KpDirectory {
     known: Mutex<Generations>,
+    /// Only looked at for those who have one.
+    limits: Mutex<RequestLimits>,
     claims_ignored: AtomicU64,
     /// As of the last look.
     delegations: Mutex<BTreeMap<u64, ClientDelegation>>,
@@ -114,17 +122,26 @@ impl KpDirectory {
         *lock(&self.delegations) = delegations;
     }
 
-    fn on_heard(&self, now: Timestamp, client: u64, kp: &KpIdentity<'_>, class: &KpClass, door: ConnectionKind) {
+    fn on_heard(
+        &self,
+        now: Timestamp,
+        client: u64,
+        kp: &KpIdentity<'_>,
+        (class, limit): (&KpClass, Option<RequestLimit>),
+        door: ConnectionKind,
+    ) {
         let mut known = lock(&self.known);
         if known.find(client).is_none() {
             let own = |text: &str| Box::from(cut(text, NAME_SHOWN_BYTES));
             let (name, user, class) = (kp.name.map(own), kp.user.map(own), own(&class.name));
             let (address, standing, counts) = (kp.address, KpStanding::default(), KpCounts::default());
-            let record = KpRecord { name, user, address, door: door.name(), class, standing, heard: now, counts };
+            let record =
+                KpRecord { name, user, address, door: door.name(), class, standing, heard: now, limit, counts };
             known.insert(client, record);
         }
         let Some(record) = known.find(client) else { return };
         (record.door, record.heard, record.standing) = (door.name(), now, class.standing);
+        record.limit = limit;
         if *record.class != *class.name {
             record.class = Box::from(&*class.name);
         }
@@ -149,6 +166,7 @@ impl KpDirectory {
                 counts.waited_max = waited.max(counts.waited_max.mul_f64(WAITED_FADES));
             }
             Err(Refused::Busy(_) | Refused::Dropped) => counts.refused += 1,
+            Err(Refused::Limited(_)) => counts.limited += 1,
             Err(Refused::Outdated) => counts.outdated += 1,
             Err(Refused::Declined(DeclinedBy::NoNeed)) => counts.answered += 1,
             // It is told what they say.
@@ -168,6 +186,7 @@ impl KpDirectory {
             class: record.class.clone(),
             standing: record.standing,
             silent: now.since(record.heard),
+            limit: record.limit,
             counts: record.counts,
             delegation: delegations.get(client).copied().unwrap_or_default(),
         };
@@ -187,8 +206,16 @@ impl SpaceHandle {
         let class = policy.class_of(kp, asks.class.as_deref());
         let household = self.household(kp);
         let client = self.number(&(household, kp.address.to_canonical(), kp.name.unwrap_or_default()));
-        self.shared.kps.on_heard(self.shared.now(), client, kp, &class, door);
-        Caller::new(client, asks).of(household, class.standing)
+        let (now, limit) = (self.shared.now(), policy.limit_of(kp));
+        self.shared.kps.on_heard(now, client, kp, (&class, limit), door);
+        let limited = limit.and_then(|limit| {
+            let account = match limit.owner {
+                LimitOwner::Kp => self.number(&("limit", household, kp.name.unwrap_or_default())),
+                LimitOwner::User => self.number(&("limit", kp.user.unwrap_or_default())),
+            };
+            lock(&self.shared.kps.limits).admit(now, account, &limit).err()
+        });
+        Caller { limited, ..Caller::new(client, asks).of(household, class.standing) }
     }
 
     /// A request of a KP has ended without anything asked of the space.
@@ -232,7 +259,7 @@ mod tests {
 
     fn heard(directory: &KpDirectory, client: u64, name: &str) {
         let kp = KpIdentity { user: None, address: [127, 0, 0, 1].into(), name: Some(name) };
-        directory.on_heard(Timestamp::ZERO, client, &kp, &KpClass::default(), ConnectionKind::Ssap);
+        directory.on_heard(Timestamp::ZERO, client, &kp, (&KpClass::default(), None), ConnectionKind::Ssap);
     }
 
     #[test]

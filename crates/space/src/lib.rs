@@ -58,6 +58,7 @@ pub use machine::request::{
     AnswerDelivery, AnswerSource, Begun, DeclinedBy, Form, Refused, RequestOrigin, ResponseBody, ResumePoint,
     SpaceResponse, Subscribed, Watched,
 };
+pub use machine::request_limits::{LimitOwner, RequestLimit};
 pub use machine::request_queue::Caller;
 pub use machine::standing::{KpRole, KpStanding};
 pub use memory::MemoryBudget;

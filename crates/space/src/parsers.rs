@@ -260,7 +260,8 @@ impl SpaceHandle {
         let caller = asker.caller;
         let request = Request { class, asker, until, progress, reply };
         let reading = TextReading { waiting, note: Arc::clone(&note) };
-        if let Some(refused) = self.shared.unavailable() {
+        let limited = caller.limited.map(Refused::Limited);
+        if let Some(refused) = limited.or_else(|| self.shared.unavailable()) {
             request.refuse(&self.shared, refused);
             return reading;
         }

@@ -8,7 +8,7 @@ use tidegate_control::hints::{Asks, Hints};
 use tidegate_graph::{GraphError, Query, QueryLimits, Row};
 
 use crate::change::{Manner, WrittenChange};
-use crate::http::problem::{OUTDATED, UNAVAILABLE};
+use crate::http::problem::{LIMITED, OUTDATED, UNAVAILABLE};
 use crate::limits::GRAPHS_MAX;
 use crate::machine::request::{Begun, Refused, ResumePoint, Subscribed};
 
@@ -255,6 +255,10 @@ impl SepaError {
                 let after = hints.retry_after.unwrap_or_default().as_millis().max(1);
                 let words = format!("too much to do; come back in {after} ms");
                 Self { hints: Some(hints.clone()), ..wrong(429, "too_many_requests", words, alias) }
+            }
+            Refused::Limited(after) => {
+                let hints = Hints { retry_after: Some(*after), ..Hints::default() };
+                Self { hints: Some(Box::new(hints)), ..wrong(429, "limited", LIMITED, alias) }
             }
             Refused::Late => wrong(503, "late", "not done in time", alias),
             Refused::Dropped => wrong(503, "dropped", "there is too much to do", alias),

@@ -79,9 +79,16 @@ pub(crate) struct LockedState {
     pub(crate) running: Vec<WatchedWork>,
     /// Evaluations that ever began.
     pub(crate) begun: u64,
+    /// The writer waits, and nobody has called it since: a call that nobody hears is a system call all the same.
+    is_writer_asleep: bool,
 }
 
 impl LockedState {
+    /// Whether the writer is to be called, for what was just brought; it is, once the lock is let go.
+    fn calls_writer(&mut self) -> bool {
+        std::mem::take(&mut self.is_writer_asleep)
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.front.is_closing()
     }
@@ -148,7 +155,12 @@ impl Shared {
     /// None if a queue cannot be as it is wanted.
     pub(crate) fn new(seed: (u64, u64), admission: &SpaceAdmission) -> Option<Self> {
         let keys = [TicketKey::new(random()), TicketKey::new(random())];
-        let desk = LockedState { front: FrontDesk::new(admission, keys)?, running: Vec::new(), begun: 0 };
+        let desk = LockedState {
+            front: FrontDesk::new(admission, keys)?,
+            running: Vec::new(),
+            begun: 0,
+            is_writer_asleep: false,
+        };
         Some(Self {
             desk: Mutex::new(desk),
             writer: Condvar::new(),
@@ -242,18 +254,30 @@ impl Shared {
         let offered = desk.front.offer(self.now(), task, shape, caller, &mut SystemChance);
         // Also when this one is refused: its coming may have ended the wait of others.
         let late: Vec<_> = [Side::Read, Side::Write].into_iter().flat_map(|side| desk.front.drain(side)).collect();
+        let calls_writer = matches!(offered, Offered::Waits(Side::Write)) && desk.calls_writer();
         drop(desk);
         match offered {
             Offered::Waits(Side::Read) => self.reader.notify_one(),
-            Offered::Waits(Side::Write) => self.writer.notify_one(),
+            Offered::Waits(Side::Write) if calls_writer => self.writer.notify_one(),
+            Offered::Waits(Side::Write) => {}
             Offered::Refused(task, refused) => drop(self.reply(task, Err(refused))),
         }
         self.reply_late(late);
     }
 
     pub(crate) fn control(&self, control: Control) {
-        lock(&self.desk).front.control(control);
-        self.writer.notify_one();
+        let mut desk = lock(&self.desk);
+        desk.front.control(control);
+        self.call_writer(desk);
+    }
+
+    /// Something was brought for the writer.
+    fn call_writer(&self, mut desk: MutexGuard<'_, LockedState>) {
+        let calls_writer = desk.calls_writer();
+        drop(desk);
+        if calls_writer {
+            self.writer.notify_one();
+        }
     }
 
     /// Whether the space serves, begins anew, or has given up.
@@ -325,8 +349,9 @@ impl Shared {
 
     /// Something was kept; called by the store.
     pub(crate) fn kept(&self) {
-        lock(&self.desk).front.handle_stored();
-        self.writer.notify_one();
+        let mut desk = lock(&self.desk);
+        desk.front.handle_stored();
+        self.call_writer(desk);
     }
 
     /// Waits for what the writer is to do; none when the service ends.
@@ -342,11 +367,15 @@ impl Shared {
         loop {
             let next = desk.front.next_write(self.now(), hold, has_piece, held);
             self.reply_late(desk.front.drain(Side::Write));
+            desk.is_writer_asleep = matches!(next, Next::Wait(_));
             match next {
                 Next::End => return None,
                 Next::Wait(None) => match look.map(|look| look.since(self.now())) {
                     None => desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner),
-                    Some(Duration::ZERO) => return Some(next),
+                    Some(Duration::ZERO) => {
+                        desk.is_writer_asleep = false;
+                        return Some(next);
+                    }
                     Some(time) => {
                         let waited = self.writer.wait_timeout(desk, time);
                         desk = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -374,8 +403,8 @@ impl Shared {
             match next {
                 NextRead::End => return None,
                 NextRead::Work(taken, snapshot) => return Some((taken, snapshot)),
-                NextRead::Call => self.writer.notify_one(),
-                NextRead::Wait => {}
+                NextRead::Call if desk.calls_writer() => self.writer.notify_one(),
+                NextRead::Call | NextRead::Wait => {}
             }
             desk = self.reader.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use common::{CONFIRM, Peer, graph, message_of, start_with, triple};
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{AccessMode, AccessPolicy, Checked, KpClass, KpIdentity, KpReport, KpRole, KpStanding};
+use tidegate_space::{
+    AccessMode, AccessPolicy, Checked, KpClass, KpIdentity, KpReport, KpRole, KpStanding, LimitOwner, RequestLimit,
+};
 
 /// Nodes that are called agent are services, and ann may be one.
 #[derive(Debug)]
@@ -36,6 +38,19 @@ impl AccessPolicy for Agents {
 
     fn banned_for(&self, kp: &KpIdentity<'_>) -> Option<std::time::Duration> {
         kp.name.is_some_and(|name| name.starts_with("loud")).then_some(std::time::Duration::from_secs(60))
+    }
+
+    fn limit_of(&self, kp: &KpIdentity<'_>) -> Option<RequestLimit> {
+        let hour = std::time::Duration::from_secs(3600);
+        match kp {
+            KpIdentity { name: Some("greedy"), .. } => {
+                Some(RequestLimit { interval: hour, burst: 2, owner: LimitOwner::Kp })
+            }
+            KpIdentity { user: Some("ann"), .. } => {
+                Some(RequestLimit { interval: hour, burst: 3, owner: LimitOwner::User })
+            }
+            _ => None,
+        }
     }
 
     fn check(&self, user: String, password: Vec<u8>, _: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
@@ -98,6 +113,48 @@ fn who_is_banned_comes_in_at_no_door_and_its_neighbours_do() {
     assert_eq!(peer.rest(), "", "the connection ends");
     assert!(insert("quiet").0.contains("m3:Success"));
     assert!(broker.handle().kps().iter().all(|kp| kp.name.as_deref() == Some("quiet")));
+}
+
+/// With the time to come back, at each door; and nobody else notices.
+#[test]
+fn who_asks_more_than_an_operator_allows_is_told_so_at_all_doors() {
+    let broker = start_with(SpaceLimits::default(), Arc::new(Agents));
+    let ask = |headers: &[(&str, &str)]| broker.request("GET", "/query?query=ASK%7B%7D", headers, b"");
+    let greedy = [("pace-client", "greedy")];
+    assert_eq!([ask(&greedy).status, ask(&greedy).status], [200, 200], "two at once");
+    let told = ask(&greedy);
+    assert_eq!((told.status, told.header("retry-after")), (429, Some("3600")), "{}", told.body);
+    assert!(told.body.contains("\"limited\""), "{}", told.body);
+    let after: u64 = told.header("pace-retry-after-ms").unwrap().parse().unwrap();
+    assert!((3_500_000..=3_600_000).contains(&after), "{after}");
+    assert_eq!(ask(&[("pace-client", "modest")]).status, 200);
+    // One account for all KPs of a user.
+    let ann = |name| ask(&[("pace-client", name), ("Authorization", "Basic YW5uOng=")]).status;
+    assert_eq!(["a", "b", "c", "d"].map(ann), [200, 200, 200, 429]);
+
+    let mut peer = Peer::new(broker.ssap());
+    let triples = graph("insert_graph", &triple("urn:a", "urn:b", "1"));
+    peer.send(&message_of("greedy", "INSERT", 1, &format!("{CONFIRM}{triples}")));
+    let told = peer.next();
+    assert!(told.contains("m3:SIB.Failure.OutOfResources") && told.contains("limit"), "{told}");
+    assert!(told.contains("pace-retry-after-ms"), "{told}");
+    peer.send(&message_of("greedy", "LEAVE", 2, ""));
+    assert!(peer.next().contains("m3:Success"), "leaving is always possible");
+
+    let kps = broker.handle().kps();
+    let counts = |door: &str, name: &str| {
+        let kp = kps.iter().find(|kp| kp.name.as_deref() == Some(name)).unwrap();
+        assert_eq!(kp.door, door);
+        (kp.counts.limited, kp.limit.map(|limit| (limit.burst, limit.owner)))
+    };
+    assert_eq!(counts("http", "modest"), (0, None));
+    assert_eq!(counts("ssap", "greedy"), (2, Some((2, LimitOwner::Kp))), "the same KP at both doors");
+    assert_eq!(counts("http", "d"), (1, Some((3, LimitOwner::User))));
+    let limited: u64 =
+        broker.handle().counts().iter().filter(|(_, outcome, _)| *outcome == "limited").map(|it| it.2).sum();
+    assert_eq!(limited, 3);
+    let ended = |kp: &KpReport| kp.counts.answered + kp.counts.refused + kp.counts.limited + kp.counts.outdated;
+    assert!(kps.iter().all(|kp| kp.counts.requests == ended(kp)), "{kps:?}");
 }
 
 /// Every request of a KP ends somewhere, also one that cannot be read and one that need not be asked.

@@ -284,8 +284,8 @@ pub(crate) enum LimitsCommand {
     Set {
         /// The client identifier (a user's name with --user)
         name: String,
-        /// So many messages in a time and no more: rate=500/s, rate=30/m or rate=10/h; or as many come first where
-        /// something is scarce: entitled=500/s
+        /// So many messages over MQTT in a time and no more, and as many requests to the smart space: rate=500/s, rate=30/m or
+        /// rate=10/h; or as many come first where something is scarce: entitled=500/s
         #[arg(value_name = "rate=N/TIME|entitled=N/TIME", value_parser = rate)]
         rate: RateChange,
         /// The name is a user's: a rate is for all its clients together, an entitlement for each of them

@@ -27,9 +27,12 @@ pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
             let does = if *setting == "rate" { "may publish" } else { "is entitled to" };
             let until = if answer["kept"] == json!(true) { "until that is unset" } else { "until the broker ends" };
             // A limit may be set before its client comes; a name that is mistyped would look the same.
-            let is_absent = !user && door.get(&format!("/api/v1/clients/{}", escaped(name))).is_err();
+            let is_absent = !user
+                && door.get(&format!("/api/v1/clients/{}", escaped(name))).is_err()
+                && !door.get("/api/v1/kps").is_ok_and(|kps| is_kp(&kps, name));
             let absent = if is_absent { "; no client of this name is connected or has a session now" } else { "" };
-            (answer, format!("{} {name:?} {does} {rate} {until}{absent}\n", kind(*user)))
+            let asks = if *setting == "rate" { ", and ask the smart space as often," } else { "" };
+            (answer, format!("{} {name:?} {does} {rate}{asks} {until}{absent}\n", kind(*user)))
         }
         LimitsCommand::Unset { name, user } => {
             let path = format!("/api/v1/limits?{}={}", kind(*user), escaped(name));
@@ -41,6 +44,11 @@ pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
     }
     out(&words);
     Ok(0)
+}
+
+/// Whether a KP of this name was heard of late.
+fn is_kp(answer: &Value, name: &str) -> bool {
+    answer["kps"].as_array().is_some_and(|kps| kps.iter().any(|kp| kp["name"] == name))
 }
 
 fn limits_text(answer: &Value) -> String {

@@ -54,6 +54,7 @@ const KPS: &[Column] = &[
     ("REQUESTS", Align::Right, "requests", shown),
     ("ANSWERED", Align::Right, "answered", shown),
     ("REFUSED", Align::Right, "refused", shown),
+    ("LIMITED", Align::Right, "limited", shown),
     ("OUTDATED", Align::Right, "outdated", shown),
     ("FAILED", Align::Right, "failed", shown),
     ("WAIT/ms", Align::Right, "waited_mean_ms", number),
@@ -79,11 +80,11 @@ mod tests {
     fn each_kp_has_a_line_and_what_is_left_out_is_said() {
         let kp = json!({
             "name": "lamp\u{1b}[1", "user": null, "address": "10.0.0.7", "door": "ssap", "class": "agents",
-            "role": "service", "weight": 8, "silent_s": 90, "requests": 12, "answered": 10, "refused": 2, "outdated": 0,
+            "role": "service", "weight": 8, "silent_s": 90, "requests": 12, "answered": 10, "refused": 2, "limited": 7, "outdated": 0,
             "failed": 0, "waited_mean_ms": 0.25, "waited_max_ms": 12.5, "delegated": 1,
         });
         let lines = text(&json!({ "kps": [kp], "total": 3 }));
-        for part in ["agents", "service", "10.0.0.7", "ssap", "12.5", "DELEGATED", "1 of 3 KPs"] {
+        for part in ["agents", "service", "10.0.0.7", "ssap", "12.5", "DELEGATED", "LIMITED", "1 of 3 KPs"] {
             assert!(lines.contains(part), "{part:?} in {lines}");
         }
         assert!(!lines.contains('\u{1b}'), "what a client says does not reach the terminal as it is");

@@ -8,10 +8,12 @@ use std::time::Duration;
 use tidegate_admin::{ProcessControl, UserDirectory};
 use tidegate_broker::NotAsked;
 use tidegate_broker::authenticate::{Credentials, LoginGrant};
+use tidegate_core::Whom;
 use tidegate_core::classes::{Asker, AskerClass, ClassRole};
 use tidegate_graph::GraphRights;
 use tidegate_space::{
-    AccessMode, AccessPolicy, Checked, KpClass, KpIdentity, KpRole, KpStanding, TokenHolder, TokenVerdict,
+    AccessMode, AccessPolicy, Checked, KpClass, KpIdentity, KpRole, KpStanding, LimitOwner, RequestLimit, TokenHolder,
+    TokenVerdict,
 };
 
 use super::RunningProcess;
@@ -57,6 +59,15 @@ impl AccessPolicy for RunningProcess {
 
     fn banned_for(&self, kp: &KpIdentity<'_>) -> Option<Duration> {
         self.handle.banned_for(kp.name.unwrap_or_default(), kp.user, kp.address)
+    }
+
+    fn limit_of(&self, kp: &KpIdentity<'_>) -> Option<RequestLimit> {
+        let (whom, rate) = self.handle.limit_for(kp.name, kp.user)?;
+        let owner = match whom {
+            Whom::Client(_) => LimitOwner::Kp,
+            Whom::User(_) => LimitOwner::User,
+        };
+        Some(RequestLimit { interval: rate.interval(), burst: rate.burst(), owner })
     }
 
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {

@@ -83,6 +83,7 @@ impl From<Refused> for SpaceProblem {
                 let after = hints.retry_after.unwrap_or(Duration::from_secs(1));
                 Self { hints: Some(hints), ..Self::busy(after) }
             }
+            Refused::Limited(after) => Self::new(StatusCode::TOO_MANY_REQUESTS, "limited", LIMITED).after(after),
             Refused::Late => {
                 Self::unavailable("late", "not done in time, nothing was changed").after(Duration::from_secs(1))
             }
@@ -112,6 +113,9 @@ impl From<Refused> for SpaceProblem {
         }
     }
 }
+
+/// What a KP is told that asks more than an operator allows.
+pub(crate) const LIMITED: &str = "more requests than an operator's limit allows; nothing was changed";
 
 /// Why a check is not answered whose asker has asked again.
 pub(crate) const OUTDATED: &str = "the same was asked again since, by the same client, which has a newer version";

@@ -15,6 +15,7 @@ pub(crate) mod order;
 pub(crate) mod piece_turns;
 pub(crate) mod query_name;
 pub(crate) mod request;
+pub(crate) mod request_limits;
 pub(crate) mod request_queue;
 mod rights;
 pub(crate) mod running_queries;

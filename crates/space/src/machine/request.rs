@@ -250,6 +250,8 @@ pub enum AnswerSource {
 pub enum Refused {
     /// Too much to do: `retry_after` says when to come back, and with a `ticket` the place is kept.
     Busy(Box<Hints>),
+    /// Its KP, or the user of that, asks more than an operator allows; one more is within the limit after this time.
+    Limited(Duration),
     /// Not done in time, and never begun.
     Late,
     /// There was no room for it, or it was let go for a later one; when there will be is not said.

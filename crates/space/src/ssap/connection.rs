@@ -281,7 +281,7 @@ impl SsapConnection {
             }
             PlanStep::Ask(ask, reply) => {
                 // A number does not say with which rights it was seen.
-                let seen = asks.version.filter(|_| !self.handle.is_restricted());
+                let seen = asks.version.filter(|_| !self.handle.is_restricted() && caller.limited.is_none());
                 if let Some(version) = self.handle.unchanged_at(&ask, seen) {
                     self.handle.note_declined(caller.client, DeclinedBy::NoNeed);
                     self.door.handle.note_ssap(&header, Ssap::Done);

@@ -9,7 +9,7 @@ use tidegate_wire_ssap::{AnswerWriter, RowWriter, SEQUENCE_MAX, SsapHeader, Stat
 use super::plan::{ReplyForm, Rows, status_of};
 use super::terms::triple_of;
 use crate::change::{Manner, WrittenChange};
-use crate::http::problem::{OUTDATED, UNAVAILABLE};
+use crate::http::problem::{LIMITED, OUTDATED, UNAVAILABLE};
 use crate::limits::DISK_RETRY;
 use crate::machine::notification::delegation_hints;
 use crate::machine::request::{Begun, Refused, ResponseBody, SpaceResponse, Subscribed};
@@ -85,6 +85,7 @@ pub(crate) fn refusal(header: &SsapHeader, refused: &Refused, out: &mut String) 
     let after = |retry_after| Hints { retry_after, ..Hints::default() };
     let (status, words, hints) = match refused {
         Refused::Busy(hints) => (Status::OutOfResources, "too much to do".to_owned(), (**hints).clone()),
+        Refused::Limited(time) => (Status::OutOfResources, LIMITED.to_owned(), after(Some(*time))),
         Refused::Late => (Status::OutOfResources, "not done in time, nothing was changed".to_owned(), after(None)),
         Refused::Dropped => (Status::OutOfResources, "there is too much to do".to_owned(), after(None)),
         Refused::Outdated => (Status::OutOfResources, OUTDATED.to_owned(), after(None)),

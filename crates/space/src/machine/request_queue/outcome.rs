@@ -25,6 +25,8 @@ pub struct Caller {
     pub accepts_tickets: bool,
     /// Its connection, if what is sent on that one behind the other is to be done in that order; 0: of none.
     pub flow: u64,
+    /// It has asked more than an operator allows: nothing is asked for it, and when it may come back.
+    pub limited: Option<Duration>,
 }
 
 impl Caller {
@@ -32,7 +34,8 @@ impl Caller {
     pub fn new(client: u64, asks: &Asks) -> Self {
         let accepts_tickets = asks.accept.is_some() || asks.ticket.is_some();
         let standing = KpStanding::default();
-        Self { client, household: 0, standing, want: asks.want, ticket: asks.ticket, accepts_tickets, flow: 0 }
+        let (want, ticket) = (asks.want, asks.ticket);
+        Self { client, household: 0, standing, want, ticket, accepts_tickets, flow: 0, limited: None }
     }
 
     /// The same, of this household and standing.
