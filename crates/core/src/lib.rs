@@ -61,7 +61,7 @@ pub use gate::{ClassReport, LimitsFull, PublisherReport, RATE_WINDOW, Reading, W
 pub use handover::{Confirmation, Misstep};
 pub use input::{Ending, Flow, Moment, NotLasting, Portion, ReadStep};
 pub use publish::Incoming;
-pub use recording::{Arrived, RecordedArrivals};
+pub use recording::{Arrived, RecordedArrivals, RecordedGroups};
 pub use shard::{ConnId, Progress, Shard, Then, shard_of};
 pub use state::WillFate;
 pub use subscribe::SubscriptionRequest;
