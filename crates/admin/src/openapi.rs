@@ -104,7 +104,7 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     get("/api/v1/login", "Who one is, and the token for changes from a page", &[]),
     act("post", "/api/v1/login", "Log in: the answer sets a cookie", &[], &["user", "password"]),
     act("delete", "/api/v1/login", "Log out", &[], &[]),
-    act("post", "/api/v1/trace", "Begin to write down when messages come, without names", &[], &[]),
+    act("post", "/api/v1/trace", "Begin to write down when messages come, without names", &[], &["groups"]),
     get("/api/v1/trace", "What was written down since the last time", &["recording"]),
     act("post", "/api/v1/log", "Begin to follow a client, or some topics", &[], &["client", "topic"]),
     get("/api/v1/log", "What happened there since the last time, without payloads", &["log"]),

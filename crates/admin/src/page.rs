@@ -38,6 +38,7 @@ files! {
     "troubles.js" SCRIPT;
     "try.js" SCRIPT;
     "users.js" SCRIPT;
+    "what_if.js" SCRIPT;
     "why.js" SCRIPT;
 }
 

@@ -1,5 +1,6 @@
 import { h, set, card, number, span, Table, confirmed } from "./dom.js";
 import { get, send, repeat } from "./api.js";
+import { whatIfCard } from "./what_if.js";
 
 function show(place, context) {
   const may = context.may("operator");
@@ -33,16 +34,19 @@ function show(place, context) {
     { title: "At", text: (row) => row.at }, { title: "User", text: (row) => row.user ?? "(no users)" },
     { title: "What", kind: "long", text: (row) => `${row.method} ${row.path}${row.whom ? ` (${row.whom})` : ""}` }, { title: "Answer", num: true, text: (row) => row.status },
   ], { empty: "Nothing was changed through the admin API." });
+  const whatIf = whatIfCard(context);
   set(place, problem, h("div", { class: "grid" },
     card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They outlive the process where there is a store, and hold for MQTT clients (messages) and KPs of the smart space (requests). To entitle a client instead:  tidegate limits set CLIENT entitled=500/s")),
     card("Bans", "c6", bans.element, h("p", { class: "quiet small" }, "Bans hold for MQTT and for KPs of the smart space. A client is banned on its own page; users and networks with  tidegate ban add --network 10.1.2.0/24")),
+    whatIf.element,
     card("Changes by operators", "", audit.element)));
   const ask = async () => {
     limits.update((await get("limits")).limits, (row) => `${row.kind} ${row.name}`);
     bans.update((await get("bans")).bans, (row) => `${row.client} ${row.user} ${row.network}`);
     audit.update((await get("audit")).changes.map((row, place) => ({ ...row, place })), (row) => `${row.at} ${row.method} ${row.path} ${row.place}`);
   };
-  return repeat(5, ask, (failure) => set(problem, failure ? failure.message : ""));
+  const end = repeat(5, ask, (failure) => set(problem, failure ? failure.message : ""));
+  return () => { end(); whatIf.end(); };
 }
 
 export const limits = { title: "Limits", show };

@@ -12,7 +12,7 @@ use tidegate_core::activity::{ActivityFilter, LogsFull, RecordedActivities};
 use tidegate_core::report::{ClientDetail, ClientReport, Parting};
 use tidegate_core::retained::RetainedReport;
 use tidegate_core::sample::TopicsReport;
-use tidegate_core::{RecordedArrivals, Shard};
+use tidegate_core::{RecordedArrivals, RecordedGroups, Shard};
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::departed::Departed;
@@ -40,6 +40,8 @@ pub enum Question {
     Arrivals {
         /// Changes the numbers of publishers and topics; see [`Shard::take_arrivals`].
         seed: u64,
+        /// Groups of clients to tell apart.
+        groups: RecordedGroups,
     },
     /// What somebody follows, since the last such question; it goes on being written down for some seconds. Answered by
     /// [`Answer::Activities`].
@@ -139,7 +141,7 @@ pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed
         Question::Client { client_id } => Answer::Client(shard.client(client_id, now).map(Box::new)),
         Question::Closed { before } => departed.page(*before),
         Question::Topics => Answer::Topics(Box::new(shard.topics(now))),
-        Question::Arrivals { seed } => Answer::Arrivals(shard.take_arrivals(*seed, now)),
+        Question::Arrivals { seed, groups } => Answer::Arrivals(shard.take_arrivals(*seed, groups, now)),
         Question::Activities { key, filter } => Answer::Activities(shard.take_activities(*key, filter, now)),
         Question::Retained { filter, from } => {
             let (messages, next) = shard.retained(filter, from.clone(), now);

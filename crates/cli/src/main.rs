@@ -122,6 +122,10 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Rdf(args)) => rdf::run(&args),
         Some(Command::Map { command: MapCommand::Test(args) }) => rdf::test_map(&args),
         Some(Command::Lab { arguments }) => run_other("tidegate-lab", &arguments),
+        Some(Command::WhatIf { arguments }) => {
+            let arguments: Vec<OsString> = std::iter::once("what-if".into()).chain(arguments).collect();
+            run_other("tidegate-lab", &arguments)
+        }
         Some(Command::Trace { command: TraceCommand::Record(args) }) => trace::record(&args),
         Some(Command::Completions { shell }) => {
             // Made first and written afterwards: the generator panics when nobody reads the rest.

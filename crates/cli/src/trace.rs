@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tidegate_core::trace::{Arrival, MESSAGES_MAX, NUMBERS_MAX, Trace};
+use tidegate_core::trace::{Arrival, GROUPS_MAX, MESSAGES_MAX, NUMBERS_MAX, Trace};
 
 use crate::arguments::TraceRecordArgs;
 use tidegate_program::AdminError;
@@ -17,13 +17,15 @@ const ODD: &str = "the broker tells of arrivals in another way than this program
 
 pub(crate) fn record(args: &TraceRecordArgs) -> Result<u8> {
     let door = args.admin.client()?;
+    let patterns: Vec<&str> = args.group.iter().map(|group| group.pattern.as_str()).collect();
     // Before a minute is spent on it; what is there already stays until there is something new.
     let mut part = args.out.clone().into_os_string();
     part.push(".part");
     let cannot = || format!("cannot write {}", args.out.display());
     fs::write(&part, "").with_context(cannot)?;
-    let begun =
-        door.request("POST", "/api/v1/trace", Some(&json!({}))).inspect_err(|_| drop(fs::remove_file(&part)))?;
+    let begun = door
+        .request("POST", "/api/v1/trace", Some(&json!({ "groups": patterns })))
+        .inspect_err(|_| drop(fs::remove_file(&part)))?;
     let recording = begun["recording"].as_str().unwrap_or_default().to_owned();
     let stop = Stop::on_signals()?;
     let (start, mut arrivals, mut missed, mut unheard) = (Instant::now(), Vec::new(), 0, 0);
@@ -47,7 +49,7 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<u8> {
     }
     arrivals.truncate(MESSAGES_MAX);
     let seconds = start.elapsed().as_secs_f64();
-    let trace = Trace::new(arrivals);
+    let trace = Trace::new(arrivals).with_groups(args.group.clone());
     let count = trace.arrivals().len();
     let note = format!("{seconds:.0} s, {count} messages, {} publishers, {missed} missed", trace.publishers());
     fs::write(&part, trace.write(&note)).with_context(cannot)?;
@@ -56,10 +58,7 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<u8> {
     if count == 0 {
         println!("nobody published; there is nothing to replay");
     } else {
-        println!(
-            "what other settings would do: tidegate lab replay {} --set broker.enforce_always=true",
-            args.out.display()
-        );
+        println!("what three times the devices would do: tidegate what-if {} --devices x3", args.out.display());
     }
     if unheard > 0 {
         println!("{unheard} times a shard did not answer: what came to it then may be missing");
@@ -84,5 +83,6 @@ fn arrival(row: &Value) -> Option<Arrival> {
         payload_bytes: small(4)?.min(1024 * 1024 - 1024),
         qos: number(5).filter(|qos| *qos <= 2)? as u8,
         retain: number(6)? == 1,
+        group: number(7).unwrap_or(0).min(GROUPS_MAX as u64) as u8,
     })
 }

@@ -1,5 +1,5 @@
-//! `trace record` and `lab replay`: what a running broker did with messages, and what the same code does with them in
-//! virtual time.
+//! `trace record` and `what-if`: what a running broker did with messages, and what the same code does with them in virtual
+//! time.
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidegate_test_support::{Broker, Launch, ensure, tidegate};
 
-fn lab_replay() -> Command {
+fn what_if() -> Command {
     ensure("tidegate-lab");
-    tidegate(&["lab", "replay"])
+    tidegate(&["what-if"])
 }
 
 /// A process that is ended with the test.
@@ -69,13 +69,15 @@ fn the_broker_in_virtual_time_does_what_the_real_one_did() {
     let broker = Launch::new().door("admin").config(config).arguments(["--shards", "1"]).start();
     let folder = broker.folder();
     let file = folder.join("trace.csv");
-    let mut recorder = tidegate(&["trace", "record", "--for", "8s", "--admin", &broker.admin(), "--out"])
-        .arg(&file)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map(Ends)
-        .expect("the recorder runs");
+    let groups = ["--group", "devices=d*"];
+    let mut recorder =
+        tidegate(&["trace", "record", "--for", "8s", "--admin", &broker.admin(), groups[0], groups[1], "--out"])
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map(Ends)
+            .expect("the recorder runs");
     let mut line = String::new();
     BufReader::new(recorder.0.stderr.take().expect("piped")).read_line(&mut line).expect("it speaks");
     assert!(line.starts_with("recording"), "{line}");
@@ -103,7 +105,9 @@ fn the_broker_in_virtual_time_does_what_the_real_one_did() {
     assert!(said.contains("4 publishers, 0 missed"), "{said}");
     let text = std::fs::read_to_string(&file).expect("a trace");
     assert!(!text.contains("d0") && !text.contains("t/a"), "a trace has no names");
-    let recorded = text.lines().skip(2).count() as u64;
+    assert!(text.contains("\n# group 1 devices d*\n"), "but what its owner calls them");
+    let recorded = text.lines().skip(3).count() as u64;
+    assert!(text.lines().skip(3).all(|line| line.ends_with(",1")), "everybody is in the group");
     assert!(recorded > sent / 2 && recorded <= sent, "{recorded} of {sent}");
 
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -115,44 +119,61 @@ fn the_broker_in_virtual_time_does_what_the_real_one_did() {
     let passed = entries["passed"].as_u64().expect("a number") as f64 / entries["received"].as_f64().expect("a number");
     assert!(passed < 0.9, "the flooder was slowed: {entries}");
 
-    let replayed = output_of(
-        lab_replay().arg(&file).args(["--set", "broker.enforce_always=true", "--out"]).arg(folder.join("lab")),
-    );
-    assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
-    let summary = std::fs::read_to_string(folder.join("lab/summary.json")).expect("a summary");
-    let summary: Value = serde_json::from_str(&summary).expect("JSON");
-    let shares: Vec<f64> = summary["cases"]
+    let out = folder.join("what-if");
+    let asked = |more: &[&str]| {
+        let output = output_of(what_if().arg(&file).args(more).arg("--json").arg("--out").arg(&out));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let answer = asked(&["--set", "backoff.enforce=always"]);
+    let shares: Vec<f64> = answer["columns"]
         .as_array()
-        .expect("cases")
+        .expect("columns")
         .iter()
-        .map(|case| {
-            let mean = |name: &str| case["metrics"][name]["mean"].as_f64().expect("a mean");
-            // 3 bytes of topic and 6 of payload.
-            mean("uplink_bytes") / 9.0 / mean("messages")
+        .map(|column| {
+            let of = |name: &str| column["groups"][0]["ends"][name].as_f64().expect("a number");
+            1.0 - (of("refused") + of("shed") + of("unsent") + of("left")) / of("messages")
         })
         .collect();
     // As shipped nobody is slowed on an idle broker; as set, what the real one did: within a tenth.
     assert!((shares[0] - 1.0).abs() < 1e-9, "{shares:?}");
     assert!((shares[1] - passed).abs() < 0.1 * passed, "{shares:?} against {passed}: {entries}");
+
+    // A limit is written as settings that a broker takes, and holds there.
+    let answer = asked(&["--devices", "x3", "--limit", "devices=5/s"]);
+    assert_eq!(answer["columns"].as_array().map(Vec::len), Some(3));
+    assert!(answer["columns"][2]["groups"][1]["ends"]["waited"].as_u64() > Some(0), "{answer}");
+    let written = out.join("settings.toml");
+    let checked = output_of(tidegate(&["check", "-c"]).arg(&written));
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let limited = Launch::new().door("admin").config(&std::fs::read_to_string(&written).expect("settings")).start();
+    let mut device = Device::connect(&limited, "d9");
+    (0..20).for_each(|_| device.publish());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let held = || ledger(&limited)["held"].as_u64().unwrap_or(0);
+    while held() == 0 {
+        assert!(Instant::now() < deadline, "nothing is held: {}", ledger(&limited));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
-fn a_replay_refuses_what_it_does_not_know() {
+fn a_question_about_a_trace_refuses_what_it_does_not_know() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("trace.csv");
-    let replay = |text: &str, more: &[&str]| {
+    let ask = |text: &str, more: &[&str]| {
         std::fs::write(&file, text).expect("written");
         let out = folder.path().join("lab");
-        let output = output_of(lab_replay().arg(&file).arg("--out").arg(out).args(more));
+        let output = output_of(what_if().arg(&file).arg("--out").arg(out).args(more));
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (code, said) = replay("no trace", &[]);
+    let (code, said) = ask("no trace", &[]);
     assert_eq!((code, said.contains("line 1: this is no trace")), (Some(2), true), "{said}");
     let good = "# tidegate trace 1\n0,0,0,3,6,0,0\n";
-    let (code, said) = replay(good, &["--set", "host.capacity=3/s"]);
-    assert_eq!((code, said.contains("a replay knows broker.rule")), (Some(2), true), "{said}");
-    let (code, said) = replay(good, &["--set", "broker.rule=strict"]);
-    assert_eq!(code, Some(2), "{said}");
-    let (code, said) = replay(good, &[]);
+    let (code, said) = ask(good, &["--set", "host.capacity=3/s"]);
+    assert_eq!((code, said.contains("what can be asked about is backoff.enforce")), (Some(2), true), "{said}");
+    let (code, said) = ask(good, &["--limit", "sensors=5/s"]);
+    assert_eq!((code, said.contains("record it with --group sensors=PATTERN")), (Some(2), true), "{said}");
+    let (code, said) = ask(good, &["--devices", "x3"]);
     assert_eq!(code, Some(0), "{said}");
 }

@@ -21,6 +21,7 @@ use tidegate_wire_mqtt::{Limits, TopicFilter, topic};
 
 use crate::access::Identity;
 use crate::glob::Glob;
+use crate::settings::Rate;
 pub use askers::{AddressRange, Asker, AskerClass, ClassRole, NotAnAddressRange};
 
 /// Classes that there can be, the four that are always there included: what counters have room for.
@@ -140,6 +141,8 @@ pub struct Class {
     pub max_bytes: Option<usize>,
     /// How long a message of it may wait for its receiver; none: as long as it lives.
     pub max_delay: Option<Duration>,
+    /// Messages that each of its publishers may send; none: what everybody may.
+    pub rate: Option<Rate>,
     /// Topic filters, one of which must match. None: any topic.
     pub topics: Vec<Box<str>>,
     /// Users, one of whom must be the publisher. None: anybody.
@@ -163,6 +166,7 @@ impl Class {
             on_full: OnFull::default(),
             max_bytes: None,
             max_delay: None,
+            rate: None,
             topics: Vec::new(),
             users: Vec::new(),
             clients: Vec::new(),
@@ -202,6 +206,11 @@ impl Class {
         }
         if self.max_delay.is_some_and(|delay| delay < CLASS_DELAY_MIN) {
             return Err(format!("class {:?}: max_delay is at least {} ms", self.name, CLASS_DELAY_MIN.as_millis()));
+        }
+        // Publishers are limited, and not what they publish.
+        if self.rate.is_some() && (!self.topics.is_empty() || !self.has_rules()) {
+            let needs = "a rate is for publishers: by clients, users or addresses, and not by topics";
+            return Err(format!("class {:?}: {needs}", self.name));
         }
         let is_filter = |text: &str| TopicFilter::parse(text, &Limits::default()).is_ok_and(|it| it.group().is_none());
         match self.topics.iter().find(|text| !is_filter(text)) {
@@ -327,6 +336,20 @@ impl Classes {
         let (id, class) = asked.find(|(_, class)| class.contains(identity, client_id, topic_name))?;
         Some((id, !class.topics.is_empty()))
     }
+
+    /// What the first class with a rate whose rules a publisher meets lets it send.
+    pub(crate) fn rate_of(&self, identity: &Identity, client_id: &str) -> Option<Rate> {
+        let mut asked = self.order.iter().filter_map(|id| self.get(*id)).filter(|class| class.rate.is_some());
+        asked.find(|class| class.contains(identity, client_id, ""))?.rate
+    }
+
+    /// Whether publishers may send as much as by these.
+    pub(crate) fn has_rates_of(&self, others: &Self) -> bool {
+        let rates = |classes: &Self| -> Vec<Class> {
+            classes.order.iter().filter_map(|id| classes.get(*id)).filter(|it| it.rate.is_some()).cloned().collect()
+        };
+        rates(self) == rates(others)
+    }
 }
 
 #[cfg(test)]
@@ -373,6 +396,11 @@ mod tests {
         assert!(faults(alloc::vec![small]).contains("max_bytes is at least 1024"));
         let short = Class { max_delay: Some(Duration::ZERO), ..Class::new("a", 1) };
         assert!(faults(alloc::vec![short]).contains("max_delay is at least 10 ms"));
+        let rate = Some(Rate::new(5, Duration::from_secs(1), 5));
+        for topics in [&[][..], &["x"][..]] {
+            let limited = Class { rate, ..class("a", topics, &[]) };
+            assert!(faults(alloc::vec![limited]).contains("a rate is for publishers"));
+        }
         let five = ["a", "b", "c", "d", "e"].map(|name| Class::new(name, 1));
         assert!(faults(five.to_vec()).contains("at most 8"));
     }

@@ -64,7 +64,7 @@ pub use handover::{Confirmation, Misstep};
 pub use input::{Ending, Flow, Moment, NotLasting, Portion, ReadStep};
 pub use passage::{PassOutcome, Passing, Provenance, Through};
 pub use publish::Incoming;
-pub use recording::{Arrived, RecordedArrivals};
+pub use recording::{Arrived, RecordedArrivals, RecordedGroups};
 pub use shard::{ConnId, Progress, Shard, Then, shard_of};
 pub use state::WillFate;
 pub use subscribe::SubscriptionRequest;

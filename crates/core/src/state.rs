@@ -163,6 +163,9 @@ impl ShardState {
     pub(crate) fn set_settings(&mut self, settings: Arc<Settings>) {
         self.limits = limits_of(&settings);
         self.gate.configure(&self.settings.back_off, &settings.back_off);
+        if !settings.priority.classes.has_rates_of(&self.settings.priority.classes) {
+            self.gate.note_new_limits();
+        }
         self.settings = settings;
     }
 

@@ -55,6 +55,9 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
     if let Some(manual) = args.manual.as_deref().filter(|_| is_whole && !stop.is_wanted()) {
         write_manual(&done, &costs, manual)?;
     }
+    if let Some(manual) = &args.pages {
+        report::pages(&done, PAGES).iter().try_for_each(|(name, text)| write(&manual.join(name), text))?;
+    }
     println!("see {}", how.out.join("report.html").display());
     Ok(code_of(&done))
 }

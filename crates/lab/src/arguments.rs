@@ -17,7 +17,7 @@ Examples:
   tidegate lab sweep e1-overload --vary clients.beta=1.5,2,4
   tidegate lab compare before after                    two results, with confidence intervals
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
-  tidegate lab replay trace.csv --set broker.order=fifo  what it would have done with a trace
+  tidegate lab what-if trace.csv --devices x3          what three times the devices would do; also tidegate what-if
   tidegate lab overload --clients 1000 --interval 10s --limit 120
   tidegate lab real                                    on sockets: a broker, 300 KPs, loss, delay, a slow host
   tidegate lab all --out book                          everything: may take an hour
@@ -65,13 +65,8 @@ pub(crate) enum LabCommand {
         /// After
         second: PathBuf,
     },
-    /// What other settings would have done with the messages of `tidegate trace record`
-    Replay {
-        /// The trace
-        trace: PathBuf,
-        #[command(flatten)]
-        how: HowArgs,
-    },
+    /// What more devices, limits and settings would have done with the messages of `tidegate trace record`
+    WhatIf(WhatIfArgs),
     /// Search the pacer's parameters for a deployment, and print them
     Tune {
         #[command(flatten)]
@@ -83,6 +78,37 @@ pub(crate) enum LabCommand {
     Real(Box<RealArgs>),
     /// Run every experiment and write the whole book
     All(AllArgs),
+}
+
+/// Arguments of `tidegate what-if`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WhatIfArgs {
+    /// What `tidegate trace record` has written
+    #[arg(default_value = "trace.csv")]
+    pub(crate) trace: PathBuf,
+    /// So many times the devices: x3, or of one group: sensors=x3
+    #[arg(long, value_name = "[GROUP=]xN")]
+    pub(crate) devices: Vec<String>,
+    /// So many messages of each publisher: all=20/s, or of one group: sensors=5/s
+    #[arg(long, value_name = "GROUP=N/TIME")]
+    pub(crate) limit: Vec<String>,
+    /// Another setting, as in tidegate.toml: backoff.enforce, backoff.mode, priority.mode, limits.queue_messages_max, limits.rate
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// How many messages the reader takes, who subscribes to everything: 500/s; else whatever comes
+    #[arg(long, value_name = "N/s", value_parser = per_second)]
+    pub(crate) reader: Option<f64>,
+    /// Where to write report.html, timeline.csv and settings.toml
+    #[arg(long, value_name = "DIR", default_value = "what-if")]
+    pub(crate) out: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn per_second(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches("/s").parse().ok().filter(|rate| (0.001..=1e7).contains(rate));
+    number.ok_or_else(|| "expected messages a second, such as 500/s".to_owned())
 }
 
 /// Arguments of `tidegate lab overload`.
@@ -140,6 +166,9 @@ pub(crate) struct AllArgs {
     /// Also write the chapter of the manual there: evaluation.md and a page for each experiment, once all is done
     #[arg(long, value_name = "DIR")]
     pub(crate) manual: Option<PathBuf>,
+    /// Write the pages of these experiments into a manual that is there, and leave its other pages as they are
+    #[arg(long, value_name = "DIR", conflicts_with = "manual")]
+    pub(crate) pages: Option<PathBuf>,
 }
 
 /// How to run.

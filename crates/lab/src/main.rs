@@ -6,8 +6,8 @@ mod arguments;
 mod compare;
 mod overload;
 mod real;
-mod replay;
 mod tune;
+mod what_if;
 
 use std::fs;
 use std::io::IsTerminal;
@@ -52,7 +52,7 @@ fn run(args: &LabArgs) -> Result<u8> {
             run_one(scenario, how)
         }
         LabCommand::Compare { first, second } => compare::run(first, second),
-        LabCommand::Replay { trace, how } => replay::run(trace, how),
+        LabCommand::WhatIf(args) => what_if::run(args),
         LabCommand::Tune { how } => tune::run(how),
         LabCommand::Overload(args) => {
             overload::run(args)?;

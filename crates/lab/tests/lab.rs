@@ -296,6 +296,15 @@ fn a_book_goes_on_where_it_was_ended() {
     assert_eq!(again.status.code(), once.status.code());
     assert_eq!(text(&again.stderr), "", "it was run again");
     assert_eq!(files(&folder.path().join("out")), before);
+    // Pages of a part of a book leave those of the rest alone.
+    let manual = folder.path().join("docs");
+    fs::create_dir_all(manual.join("evaluation")).expect("a folder");
+    fs::write(manual.join("evaluation/other.svg"), "<svg/>").expect("a figure of another experiment");
+    let pages = manual.to_str().expect("a name");
+    lab(&["all", "--quick", "--only", "p5", "--out", &out, "--resume", "--pages", pages]);
+    let written: Vec<String> = files(&manual.join("evaluation")).into_iter().map(|(name, _)| name).collect();
+    assert!(["other.svg", "p5-jitter.md", "p5-jitter.csv"].iter().all(|it| written.iter().any(|name| name == it)));
+    assert!(!manual.join("evaluation.md").exists(), "the first page is of the whole book");
     // Other settings are another experiment.
     let other = lab(&["all", "--quick", "--only", "p5", "--out", &out, "--resume", "--seed", "7"]);
     assert!(text(&other.stderr).contains("runs in"), "{}", text(&other.stderr));

@@ -10,5 +10,6 @@ pub mod polling;
 pub mod report;
 pub mod scenario;
 pub mod statistics;
+pub mod what_if;
 pub mod wheel;
 pub mod zoo;

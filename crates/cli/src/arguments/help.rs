@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Do something about it", &["limits", "ban", "kick", "reload", "drain"]),
     ("Keep", &["backup", "restore", "store"]),
     ("Smart space", &["kp", "kps", "rdf", "map"]),
-    ("Try and measure", &["demo", "bench", "lab", "trace"]),
+    ("Try and measure", &["demo", "bench", "lab", "trace", "what-if"]),
     ("Shell", &["completions", "man", "help"]),
 ];
 

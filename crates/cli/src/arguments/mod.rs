@@ -178,7 +178,14 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
-    /// Write down when messages come to a running broker, for `lab replay`
+    /// Ask what more devices, limits or settings would have done with a recorded day
+    #[command(disable_help_flag = true)]
+    WhatIf {
+        /// What `tidegate lab what-if --help` says
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
+    /// Write down when messages come to a running broker, for `what-if`
     Trace {
         #[command(subcommand)]
         command: TraceCommand,

@@ -172,12 +172,16 @@ pub(crate) enum TraceCommand {
 /// Arguments of `tidegate trace record`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TraceRecordArgs {
-    /// How long
-    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = interval)]
+    /// How long, a day at most
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = within_a_day)]
     pub(crate) time: std::time::Duration,
     /// Where to write
     #[arg(long, value_name = "FILE", default_value = "trace.csv")]
     pub(crate) out: std::path::PathBuf,
+    /// Clients to tell apart from the others, by a pattern of their identifiers: sensors=sensor-*. The name and the pattern are
+    /// written into the file; up to four times
+    #[arg(long, value_name = "NAME=PATTERN", value_parser = tidegate_core::trace::TraceGroup::parse)]
+    pub(crate) group: Vec<tidegate_core::trace::TraceGroup>,
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
 }
@@ -444,6 +448,12 @@ pub(crate) struct FloodArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn within_a_day(text: &str) -> Result<std::time::Duration, String> {
+    let bounds = std::time::Duration::from_millis(100)..=std::time::Duration::from_secs(86_400);
+    let duration = parse_duration(text).filter(|duration| bounds.contains(duration));
+    duration.ok_or_else(|| "a duration with its unit, from 100ms to 24h".to_owned())
 }
 
 fn interval(text: &str) -> Result<std::time::Duration, String> {

@@ -37,6 +37,7 @@ pages! {
     configuration: "docs/configuration.md",
     overload: "docs/overload.md",
     operations: "docs/OPERATIONS.md",
+    what_if: "docs/what-if.md",
     dashboard: "docs/dashboard.md",
     metrics: "docs/metrics.md",
     security: "docs/SECURITY.md",

@@ -126,7 +126,7 @@ _tidegate() {
         fi
         ;;
     top) _need_broker; shift; _is_given --once "$@" || set -- --once "$@"; "$TIDEGATE" top "$@" --admin "http://127.0.0.1:$ADMIN" ;;
-    status | alarms | why | clients | kps | drops | limits | ban | kick | health | reload | drain)
+    status | alarms | why | clients | kps | drops | limits | ban | kick | health | reload | drain | trace)
         _need_broker
         "$TIDEGATE" "$@" --admin "http://127.0.0.1:$ADMIN"
         ;;

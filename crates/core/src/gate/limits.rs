@@ -2,8 +2,8 @@
 //!
 //! A *limit* (`rate`) is hard: it holds at any level of pressure and in any mode, `off` included. "N per time" lets N
 //! messages through at once and then one every time/N; what is beyond waits its time, and no longer. The limit of a
-//! client goes before that of its user, and both before the one for everybody (`limits.rate`), which each client has for
-//! itself. That of a user is for all its clients on the same shard together; a user whose clients live on several shards
+//! client goes before that of its user, both before that of its class (`classes.NAME.rate`), and all before the one for
+//! everybody (`limits.rate`); the last two each client has for itself. That of a user is for all its clients on the same shard together; a user whose clients live on several shards
 //! has its rate on each of them.
 //!
 //! A *grant* (`entitled`) is a claim that need not be learned: so much comes first where something is scarce. It limits
@@ -119,7 +119,9 @@ impl ShardState {
 
     /// The limit that holds for this session's publisher, and the user who has it.
     fn limit_of(&self, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
-        find(&self.gate.limits.rates, session).or(self.settings.back_off.rate.map(|rate| (rate, None)))
+        let of_class = || self.settings.priority.classes.rate_of(&session.identity, &session.client_id);
+        let of_settings = || of_class().or(self.settings.back_off.rate).map(|rate| (rate, None));
+        find(&self.gate.limits.rates, session).or_else(of_settings)
     }
 
     /// Messages a second that this session's publisher is entitled to by the operator.

@@ -111,7 +111,7 @@ impl ShardState {
         let admission = self.pass_gates_of_class(arrival, publication, now);
         // One that waits comes again, and is written down then.
         if self.recording.is_on() && !matches!(admission, Ok(Admission::Wait)) {
-            self.record(publication, arrival.came.likely(), now);
+            self.record(arrival.session, publication, arrival.came.likely(), now);
         }
         admission
     }
@@ -226,7 +226,12 @@ impl Gate {
         self.is_unread
     }
 
-    /// Whether the limit for everybody has changed since this was last asked.
+    /// Limits that are settings have changed.
+    pub(crate) fn note_new_limits(&mut self) {
+        self.has_new_limits = true;
+    }
+
+    /// Whether limits that are settings have changed since this was last asked.
     #[inline]
     pub(crate) fn take_new_limits(&mut self) -> bool {
         core::mem::take(&mut self.has_new_limits)

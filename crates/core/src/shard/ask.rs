@@ -14,7 +14,7 @@ use crate::event::Stats;
 use crate::gate::{ClassReport, Memory, PublisherReport, Reading, Whom};
 use crate::measures::Measures;
 use crate::persist::SavedRhythm;
-use crate::recording::RecordedArrivals;
+use crate::recording::{RecordedArrivals, RecordedGroups};
 use crate::report::{ClientDetail, ClientReport};
 use crate::retained::{RetainedReport, RetainedState};
 use crate::sample::TopicsReport;
@@ -146,9 +146,9 @@ impl Shard {
     }
 
     /// Takes what was written down, and goes on writing for some seconds. The seed changes the numbers of publishers and
-    /// topics; another than before begins anew.
-    pub fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> RecordedArrivals {
-        self.state.take_arrivals(seed, now)
+    /// topics; another than before begins anew, with these groups of clients.
+    pub fn take_arrivals(&mut self, seed: u64, groups: &RecordedGroups, now: Timestamp) -> RecordedArrivals {
+        self.state.take_arrivals(seed, groups, now)
     }
 
     /// Takes what was written down for the log of this key, and goes on writing for some seconds. A key that is new begins

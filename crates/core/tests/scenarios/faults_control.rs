@@ -7,7 +7,9 @@ use tidegate_control::pressure::Level;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::Whom;
 use tidegate_core::access::{Action, Open};
+use tidegate_core::classes::{Class, Classes, Priority};
 use tidegate_core::event::Event;
+use tidegate_core::glob::Glob;
 use tidegate_core::settings::{BackOff, Rate, Settings};
 use tidegate_wire_mqtt::ReasonCode;
 
@@ -240,6 +242,32 @@ fn f143_a_limit_for_everybody_holds_without_a_mode_and_changes_with_a_reload() {
     net.live(SECOND);
     let before = net.stats().publish_passed;
     flood(&mut net, client, 50, 0);
+    assert_eq!(net.stats().publish_passed - before, 50);
+}
+
+#[test]
+fn f143_a_limit_of_a_class_is_for_each_of_its_clients_and_changes_with_a_reload() {
+    let with = |rate: Option<Rate>| {
+        let class = Class { clients: vec![Glob::new("sensor-*")], rate, ..Class::new("sensors", 2) };
+        let priority = Priority { classes: Classes::new(vec![class]).unwrap(), ..Priority::off() };
+        Settings { back_off: BackOff { rhythm: None, ..BackOff::default() }, priority, ..Settings::default() }
+    };
+    let mut net = Net::with(1, with(Some(Rate::new(5, SECOND, 5))), Open);
+    let (one, two, other) = (net.v5("sensor-1"), net.v5("sensor-2"), net.v5("meter"));
+    for client in [one, two, other] {
+        flood(&mut net, client, 8, 0);
+    }
+    assert_eq!((net.stats().publish_passed, net.stats().held_messages), (5 + 5 + 8, 6));
+    // What was said of the client itself goes before.
+    net.live(10 * SECOND);
+    net.shards[0].set_limit(&Whom::Client("sensor-1".into()), Some(Rate::new(50, SECOND, 50)), net.now).unwrap();
+    let before = net.stats().publish_passed;
+    flood(&mut net, one, 50, 0);
+    assert_eq!(net.stats().publish_passed - before, 50);
+    net.shards[0].set_settings(Arc::new(with(None)));
+    net.live(SECOND);
+    let before = net.stats().publish_passed;
+    flood(&mut net, two, 50, 0);
     assert_eq!(net.stats().publish_passed - before, 50);
 }
 

@@ -192,6 +192,7 @@ impl Testbed<'_> {
                 points: vec![point],
                 shape: CurveShape::Named,
                 emphasis,
+                ..Series::default()
             }));
             model.extend(at(&contest.model));
         }
@@ -200,6 +201,7 @@ impl Testbed<'_> {
             points: model,
             shape: CurveShape::Dots,
             emphasis: Emphasis::Grey,
+            ..Series::default()
         });
         Chart {
             title: "Freshness and its price, on sockets".to_owned(),
@@ -207,7 +209,7 @@ impl Testbed<'_> {
             x: "requests for each useful answer".to_owned(),
             y: "copies out of date, %".to_owned(),
             series,
-            scales: None,
+            ..Chart::default()
         }
         .svg()
     }

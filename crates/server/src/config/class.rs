@@ -13,11 +13,13 @@
 //!                               # "refuse" (QoS 1 and 2 are not taken, MQTT 5 is told 0x97, before it is not read)
 //! max_bytes = "64KiB"           # of it may wait in one queue, then on_full decides; without, as much as fits
 //! max_delay = "5s"              # it waits for its receiver at most; without, as long as it lives
+//! rate = "5/s"                  # each of its publishers may send so much; by clients, users or addresses, not by topics
 //! ```
 
 use tidegate_core::classes::{AddressRange, CLASS_BYTES_MIN, CLASS_DELAY_MIN, Class};
 use tidegate_core::glob::Glob;
 
+use super::backoff::RateSetting;
 use super::setting::{Setting, Size, Span, WholeNumber};
 use super::words::{OnFullWord, RoleWord};
 use super::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, read_fields};
@@ -50,6 +52,11 @@ pub const FIELDS: Fields = &[
     ),
     ("max_bytes", "So much of it may wait in one queue, at least 1 KiB; then on_full decides. Unset: as much as fits."),
     ("max_delay", "It waits for its receiver at most so long, at least 10 ms. Unset: as long as it lives."),
+    (
+        "rate",
+        "Messages that each of its publishers may send, such as \"5/s\", in place of `limits.rate`; what is beyond waits. For \
+         classes by clients, users or addresses, without topics.",
+    ),
 ];
 
 type Weight = WholeNumber<1, 256>;
@@ -85,6 +92,7 @@ fn set(class: &mut Class, field: &str, value: &ConfigValue) -> Result<(), String
             class.max_bytes = Some(usize::try_from(bytes.0).unwrap_or(usize::MAX));
         }
         "max_delay" => class.max_delay = Some(Delay::read(value, None).ok_or_else(Delay::expected)?.0),
+        "rate" => class.rate = Some(RateSetting::read(value, None).ok_or_else(RateSetting::expected)?.rate(None)),
         "topics" => class.topics = list(value)?.iter().map(|text| text.as_str().into()).collect(),
         "users" => class.users = list(value)?.iter().map(|text| text.as_str().into()).collect(),
         "claimants" => class.claimants = list(value)?.iter().map(|text| text.as_str().into()).collect(),
@@ -134,7 +142,7 @@ mod tests {
     #[test]
     fn classes_come_in_the_order_of_the_file() {
         let text = "[classes.b]\nweight = 8\ntopics = [\"alarm/#\"]\nclients = [\"p-*\"]\non_full = \"latest\"\n\
-                    [classes.a]\nweight = 1\nmax_bytes = \"64KiB\"\nmax_delay = \"1m30s\"\n";
+                    [classes.a]\nweight = 1\nmax_bytes = \"64KiB\"\nmax_delay = \"1m30s\"\nrate = \"30/m\"\n";
         let (classes, problems) = classes(text);
         assert_eq!(problems, [""; 0]);
         assert_eq!(classes.iter().map(|class| &*class.name).collect::<Vec<_>>(), ["b", "a"]);
@@ -142,6 +150,7 @@ mod tests {
         assert_eq!((classes[0].max_bytes, classes[0].max_delay), (None, None));
         assert_eq!((classes[1].max_bytes, classes[1].max_delay), (Some(65_536), Some(Duration::from_secs(90))));
         assert_eq!(classes[0].clients, [Glob::new("p-*")]);
+        assert_eq!(classes[1].rate.map(|rate| (rate.interval(), rate.burst())), Some((Duration::from_secs(2), 30)));
     }
 
     #[test]

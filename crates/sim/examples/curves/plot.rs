@@ -36,7 +36,8 @@ impl Figure {
     pub(crate) fn svg(self) -> String {
         let Self { title, x: Axis(x, across), y: Axis(y, up), curves } = self;
         let (x, y, scales) = (x.to_owned(), y.to_owned(), Some([across, up]));
-        Chart { title: title.to_owned(), caption: String::new(), x, y, series: curves, scales }.svg()
+        Chart { title: title.to_owned(), caption: String::new(), x, y, series: curves, scales, ..Chart::default() }
+            .svg()
     }
 }
 

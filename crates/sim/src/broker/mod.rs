@@ -1,5 +1,5 @@
-//! Publishers with a rhythm (paper 003) before the broker itself in virtual time: a real shard of `tidegate-core`, with its gate, its classes and its queues, fed by
-//! publishers that are drawn, or by arrivals that were recorded. One reader subscribes to everything and takes as many
+//! Publishers with a rhythm (paper 003) before the broker itself in virtual time: a real shard of `tidegate-core`, with its
+//! gate, its classes and its queues, fed by publishers that are drawn, or by arrivals that were recorded. One reader subscribes to everything and takes as many
 //! messages per second as the scenario's capacity says.
 //!
 //! Real is everything between the bytes of a publisher and those of the reader. Not here are sockets, threads and the time
@@ -8,6 +8,7 @@
 
 mod config;
 mod device;
+mod fate;
 mod stage;
 mod tally;
 #[cfg(test)]
@@ -18,11 +19,13 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, RhythmConfig, RhythmRule};
-use tidegate_core::classes::{Priority, PriorityMode};
+use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
+use tidegate_core::glob::Glob;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::trace::{Arrival, Trace};
 
 pub use config::{Interval, Order, Publishers};
+pub use fate::{Fate, Imposed, MessageEnd};
 pub use tally::METRICS;
 
 use crate::polling::Outcome;
@@ -31,6 +34,8 @@ use device::{Device, GROUPS, devices};
 use stage::{Done, Stage};
 use tally::Tally;
 
+/// The weight of a class that is there for its limit.
+const GROUP_WEIGHT: u32 = 2;
 /// After this time a publisher that was cut off comes back.
 const AWAY: Duration = Duration::from_secs(5);
 /// What is queued at the end is read in so many steps at most: none of it is lost.
@@ -53,7 +58,12 @@ struct Sent {
     taken_at: Option<Timestamp>,
     publisher: u32,
     bytes: u32,
-    is_read: bool,
+    read_at: Option<Timestamp>,
+    /// It waited for its reader at the end of the run, and is not lost.
+    is_left: bool,
+    is_refused: bool,
+    /// Its publisher could not send it.
+    is_unsent: bool,
 }
 
 /// Where messages come from.
@@ -74,39 +84,50 @@ struct World<'a> {
     sent: Vec<Sent>,
     /// Of each publisher: which third, and until when it stays away.
     publishers: Vec<(usize, Timestamp)>,
-    unsent: u64,
     tally: Tally,
 }
 
 /// Runs it to its end. The trace takes the place of the publishers that the configuration describes.
 pub fn run(config: &Publishers, trace: Option<&Arc<Trace>>, seed: u64) -> Result<Outcome, String> {
-    let mut world = World::new(config, trace.map(|trace| &**trace), seed)?;
-    let end = (config.duration * 1e9) as u64;
-    while let Some((at, event)) = world.wheel.pop() {
-        if at > end {
-            break;
-        }
-        world.now = Timestamp::from_nanos(at);
-        world.tally.events += 1;
-        match event {
-            Event::Publish(publisher) => world.publish(publisher),
-            Event::Wake => {
-                // An earlier one may have taken its place.
-                world.wakes_at.take_if(|known| *known <= at);
-                world.stage.settle(world.now);
+    let world = World::new(config, &Imposed::default(), trace.map(|trace| &**trace), seed)?;
+    Ok(world.live()?.0)
+}
+
+/// Runs a trace under limits, and says what became of each message.
+pub fn fates(config: &Publishers, imposed: &Imposed, trace: &Trace) -> Result<Vec<Fate>, String> {
+    let world = World::new(config, imposed, Some(trace), 0)?;
+    Ok(world.live()?.1)
+}
+
+impl World<'_> {
+    fn live(mut self) -> Result<(Outcome, Vec<Fate>), String> {
+        let end = (self.config.duration * 1e9) as u64;
+        while let Some((at, event)) = self.wheel.pop() {
+            if at > end {
+                break;
             }
-            Event::Read => {
-                world.is_reading = false;
-                world.stage.read_one(world.now);
+            self.now = Timestamp::from_nanos(at);
+            self.tally.events += 1;
+            match event {
+                Event::Publish(publisher) => self.publish(publisher),
+                Event::Wake => {
+                    // An earlier one may have taken its place.
+                    self.wakes_at.take_if(|known| *known <= at);
+                    self.stage.settle(self.now);
+                }
+                Event::Read => {
+                    self.is_reading = false;
+                    self.stage.read_one(self.now);
+                }
             }
+            self.follow_up();
         }
-        world.follow_up();
+        self.finish()
     }
-    world.finish()
 }
 
 /// The broker's settings that the scenario speaks of; all others are the shipped ones.
-fn settings_of(config: &Publishers, publishers: u32) -> Settings {
+fn settings_of(config: &Publishers, imposed: &Imposed, publishers: u32) -> Result<Settings, String> {
     let enforcement = if config.enforce_always { Enforcement::Always } else { Enforcement::Pressure };
     let shipped = BackOff::default();
     let rhythm = config.rule.and_then(|rule| Some(RhythmConfig { rule, enforcement, ..shipped.rhythm? }));
@@ -115,20 +136,27 @@ fn settings_of(config: &Publishers, publishers: u32) -> Settings {
         Order::Strict => Priority { mode: PriorityMode::Paper, ..Priority::default() },
         Order::Drr => Priority::default(),
     };
+    let classes = imposed.by_group.iter().map(|(group, rate)| Class {
+        clients: vec![Glob::new(&format!("{}*", stage::prefix_of(*group)))],
+        rate: Some(*rate),
+        // As those of whom nothing is known.
+        ..Class::new(&format!("group-{group}"), GROUP_WEIGHT)
+    });
+    let priority = Priority { classes: Classes::new(classes.collect())?, ..priority };
     // The paper's publishers wait for as long as it takes; shipped, who would have to wait for longer than 7.5 s is refused.
     let is_faithful = config.rule == Some(RhythmRule::Paper);
     let client_retry = if is_faithful { Duration::from_secs(86_400) } else { shipped.client_retry };
-    Settings {
-        back_off: BackOff { rhythm, client_retry, ..shipped },
+    Ok(Settings {
+        back_off: BackOff { rhythm, client_retry, rate: imposed.rate, ..shipped },
         priority,
         queue_messages_max: config.queue_items as usize,
         sessions_max: publishers as usize + 1,
         ..Settings::default()
-    }
+    })
 }
 
 impl<'a> World<'a> {
-    fn new(config: &'a Publishers, trace: Option<&'a Trace>, seed: u64) -> Result<Self, String> {
+    fn new(config: &'a Publishers, imposed: &Imposed, trace: Option<&'a Trace>, seed: u64) -> Result<Self, String> {
         let mut wheel = Wheel::default();
         let (source, groups) = if let Some(trace) = trace {
             if let Some(first) = trace.arrivals().first() {
@@ -145,9 +173,11 @@ impl<'a> World<'a> {
             (Source::Devices { devices, mean_interval }, groups)
         };
         let count = groups.len() as u32;
-        let settings = settings_of(config, count);
+        let settings = settings_of(config, imposed, count)?;
         settings.back_off.check().map_err(|error| error.to_string())?;
-        let stage = Stage::new(settings, config.capacity.is_some(), count, Timestamp::ZERO);
+        let named = trace.filter(|trace| !trace.groups().is_empty()).map(Trace::group_of_publishers);
+        let named = named.unwrap_or_else(|| vec![0; count as usize]);
+        let stage = Stage::new(settings, config.capacity.is_some(), &named, Timestamp::ZERO);
         Ok(Self {
             config,
             source,
@@ -158,7 +188,6 @@ impl<'a> World<'a> {
             is_reading: false,
             sent: Vec::new(),
             publishers: groups.into_iter().map(|group| (group, Timestamp::ZERO)).collect(),
-            unsent: 0,
             tally: Tally::default(),
         })
     }
@@ -187,6 +216,7 @@ impl<'a> World<'a> {
                     payload_bytes: self.config.message_bytes,
                     qos: u8::from(self.config.closed_loop),
                     retain: false,
+                    group: 0,
                 }
             }
         };
@@ -194,15 +224,16 @@ impl<'a> World<'a> {
         let number = self.sent.len() as u32;
         let is_away = self.publishers[arrival.publisher as usize].1 > self.now;
         if is_away || !self.stage.publish(number, &arrival, self.now) {
-            self.unsent += 1;
-            return self.think(arrival.publisher);
+            let publisher = arrival.publisher;
+            self.sent.push(Sent { is_unsent: true, ..Sent::new(self.now, publisher, 0) });
+            return self.think(publisher);
         }
         let bytes = match self.source {
             Source::Trace(_) => u32::from(arrival.topic_bytes) + arrival.payload_bytes,
             Source::Devices { .. } => self.config.message_bytes,
         };
         let publisher = arrival.publisher;
-        self.sent.push(Sent { at: self.now, taken_at: None, publisher, bytes, is_read: false });
+        self.sent.push(Sent::new(self.now, publisher, bytes));
         self.stage.settle(self.now);
         if !self.config.closed_loop {
             self.think(publisher);
@@ -226,6 +257,7 @@ impl<'a> World<'a> {
                 Done::Read(number) => self.note_read(number),
                 Done::Refused(number) => {
                     self.tally.refused += 1;
+                    self.sent[number as usize].is_refused = true;
                     if self.config.closed_loop {
                         self.think(self.sent[number as usize].publisher);
                     }
@@ -277,7 +309,7 @@ impl<'a> World<'a> {
 
     fn note_read(&mut self, number: u32) {
         let Some(sent) = self.sent.get_mut(number as usize) else { return };
-        sent.is_read = true;
+        sent.read_at = Some(self.now);
         let (Some(taken_at), publisher) = (sent.taken_at, sent.publisher) else { return };
         if self.is_measured(taken_at) && !self.attacks(publisher) {
             let latency = self.now.since(taken_at).as_secs_f64();
@@ -293,7 +325,7 @@ impl<'a> World<'a> {
         at.as_secs_f64() >= self.config.warm_up
     }
 
-    fn finish(mut self) -> Result<Outcome, String> {
+    fn finish(mut self) -> Result<(Outcome, Vec<Fate>), String> {
         self.tally.blocked = self.stage.blocked();
         self.stage
             .stats()
@@ -310,11 +342,11 @@ impl<'a> World<'a> {
                 if let Done::Read(number) = done
                     && let Some(sent) = self.sent.get_mut(number as usize)
                 {
-                    sent.is_read = true;
+                    sent.is_left = true;
                 }
             }
         }
-        for sent in self.sent.iter().filter(|sent| !sent.is_read) {
+        for sent in self.sent.iter().filter(|sent| sent.read_at.is_none() && !sent.is_left) {
             let is_measured = sent.taken_at.is_some_and(|at| self.is_measured(at));
             if is_measured && !self.attacks(sent.publisher) {
                 self.tally.groups[self.publishers[sent.publisher as usize].0].lost += 1;
@@ -326,7 +358,8 @@ impl<'a> World<'a> {
             self.tally.attack_nominal = attacks / (mean_interval * slowest);
         }
         let metrics = self.tally.metrics(self.publishers.len() as u32);
-        Ok(Outcome { metrics, timeline: Vec::new(), trace: Vec::new() })
+        let fates = fate::fates(&self.sent, self.publishers.len());
+        Ok((Outcome { metrics, timeline: Vec::new(), trace: Vec::new() }, fates))
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) enum Done {
 
 /// A publisher's end.
 struct End {
+    name: String,
     conn: Option<ConnId>,
     unread: Vec<u8>,
     is_paused: bool,
@@ -61,15 +62,22 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// A shard with its reader of everything. None if the settings do not let it in.
-    pub(super) fn new(settings: Settings, is_reader_slow: bool, publishers: u32, now: Timestamp) -> Option<Self> {
+    /// A shard with its reader of everything, for publishers of these groups. None if the settings do not let the reader in.
+    pub(super) fn new(settings: Settings, is_reader_slow: bool, groups: &[u8], now: Timestamp) -> Option<Self> {
         let mut shard = Shard::new(0, 1, Arc::new(settings), Arc::new(Open), 7);
         shard.set_taps(Arc::new(["#".into()]), None);
         let reader = greet(&mut shard, "reader", now)?;
-        let end = || End { conn: None, unread: Vec::new(), is_paused: false, next_id: 0, unanswered: VecDeque::new() };
+        let end = |(publisher, group): (usize, &u8)| End {
+            name: format!("{}publisher-{publisher}", prefix_of(*group)),
+            conn: None,
+            unread: Vec::new(),
+            is_paused: false,
+            next_id: 0,
+            unanswered: VecDeque::new(),
+        };
         let mut stage = Self {
             shard,
-            ends: (0..publishers).map(|_| end()).collect(),
+            ends: groups.iter().enumerate().map(end).collect(),
             by_place: Vec::new(),
             paused: Vec::new(),
             reader,
@@ -137,7 +145,7 @@ impl Stage {
         if self.ends[publisher as usize].conn.is_some() {
             return true;
         }
-        let Some(conn) = greet(&mut self.shard, &name_of(publisher), now) else { return false };
+        let Some(conn) = greet(&mut self.shard, &self.ends[publisher as usize].name, now) else { return false };
         let place = conn.index as usize;
         if self.by_place.len() <= place {
             self.by_place.resize(place + 1, None);
@@ -289,7 +297,7 @@ impl Stage {
 
     /// Messages a second that the shard has learned to expect of a publisher; zero while it has learned nothing.
     pub(super) fn learned_rate(&self, publisher: u32, now: Timestamp) -> f64 {
-        let known = self.shard.publisher(&name_of(publisher), now);
+        let known = self.shard.publisher(&self.ends[publisher as usize].name, now);
         let interval = known.and_then(|known| known.learned_interval);
         interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64().max(1e-9))
     }
@@ -330,8 +338,9 @@ fn greet(shard: &mut Shard, name: &str, now: Timestamp) -> Option<ConnId> {
     shard.handle_connect(&MqttHello { connect: &connect, client_id: name, identity }, now)
 }
 
-fn name_of(publisher: u32) -> String {
-    format!("publisher-{publisher}")
+/// What the identifiers of a group's publishers begin with.
+pub(super) fn prefix_of(group: u8) -> String {
+    if group == 0 { String::new() } else { format!("g{group}-") }
 }
 
 /// As long as the real one was, and the same for the same number.

@@ -113,6 +113,7 @@ fn a_trace_is_replayed_message_by_message() {
         payload_bytes: 44,
         qos: (number % 3) as u8,
         retain: number.is_multiple_of(7),
+        group: 0,
     };
     let trace = Arc::new(Trace::new((0..600).map(arrival).collect()));
     let config = Publishers { duration: trace.seconds() + 10.0, closed_loop: false, ..steady() };

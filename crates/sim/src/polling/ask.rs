@@ -74,7 +74,8 @@ impl World<'_> {
             let answers =
                 taken.joined.len() as f64 * self.config.host.answer_cost * self.config.host.mean_service(self.at);
             let chores = std::mem::take(&mut self.chores) / self.config.host.factor(self.at);
-            let service = self.config.host.draw(self.at, &mut self.service) + answers + chores;
+            let news = std::mem::take(&mut self.news) / self.config.host.factor(self.at);
+            let service = self.config.host.draw(self.at, &mut self.service) + answers + chores + news;
             let service = self.config.host.lasts(self.at, service);
             self.after_secs(service, Event::Served { server: server as u32 });
             self.serving[server] = Some(InService {
@@ -83,6 +84,7 @@ impl World<'_> {
                 joined: taken.joined,
                 started: self.now,
                 queued: taken.queued,
+                news: Duration::from_secs_f64(news),
             });
         }
         for (asker, hints) in self.front.sent_away() {
@@ -97,7 +99,7 @@ impl World<'_> {
 
     pub(super) fn served(&mut self, server: u32) {
         if let Some(done) = self.serving[server as usize].take() {
-            self.front.on_served(done.job, self.now.since(done.started));
+            self.front.on_served(done.job, self.now.since(done.started).saturating_sub(done.news));
             self.answer(done.first, done.queued);
             for visit in done.joined {
                 self.answer(visit, done.queued);

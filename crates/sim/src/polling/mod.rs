@@ -100,6 +100,8 @@ struct InService {
     joined: Vec<Visit>,
     started: Timestamp,
     queued: Duration,
+    /// Of the time of this service, what notifications took: the broker does not take that for the cost of a request.
+    news: Duration,
 }
 
 struct World<'a> {
@@ -116,8 +118,9 @@ struct World<'a> {
     replies_free: Vec<u32>,
     service: Stream,
     radio: Stream,
-    /// Work of denials and notifications that the host still has to do, seconds.
+    /// Work of denials that the host still has to do, and that of notifications, seconds.
     chores: f64,
+    news: f64,
     /// The slide that is shown, in a slide show.
     slide: u32,
     tally: Tally,
@@ -220,6 +223,7 @@ impl<'a> World<'a> {
             service: Stream::of(seed, "service"),
             radio: Stream::of(seed, "radio"),
             chores: 0.0,
+            news: 0.0,
             slide: 0,
             tally,
             ledger: Ledger::default(),

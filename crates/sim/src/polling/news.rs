@@ -81,7 +81,7 @@ impl World<'_> {
             self.tally.shed += measured;
             return Notified::Lost;
         }
-        self.chores += self.config.host.notification_cost / self.config.host.capacity;
+        self.news += self.config.host.notification_cost / self.config.host.capacity;
         if is_lost {
             self.ledger.radio_lost += 1;
             self.tally.lost += measured;

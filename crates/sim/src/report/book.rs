@@ -46,8 +46,15 @@ const NOT_RUN: &str = "(not run)";
 /// The whole book: names of files with their texts. The first lies beside `folder`, in which all others are.
 pub fn book(experiments: &[Experiment], costs: &[Cost], folder: &str) -> Vec<(String, String)> {
     let filled_in = |template| filled(template, |directive| answer(directive, experiments, costs, folder));
-    let mut pages =
+    let mut book =
         vec![(format!("{folder}.md"), filled_in(FRONT)), (format!("{folder}/answers.md"), filled_in(ANSWERS))];
+    book.extend(pages(experiments, folder));
+    book
+}
+
+/// The pages of the experiments alone, with their tables and figures.
+pub fn pages(experiments: &[Experiment], folder: &str) -> Vec<(String, String)> {
+    let mut pages = Vec::new();
     for experiment in experiments {
         let name = &experiment.scenario.name;
         pages.push((format!("{folder}/{name}.md"), markdown(experiment)));

@@ -3,7 +3,7 @@
 use super::caption;
 use super::svg::{Bar, Chart, CurveShape, Emphasis, Scale, Series, bars, emphasis_of, heat};
 use crate::experiment::{CaseResult, Experiment, short};
-use crate::scenario::WorldKind;
+use crate::scenario::{Relation, WorldKind};
 
 /// A figure and its file.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub fn figures(experiment: &Experiment) -> Vec<Figure> {
         file: format!("{}-{}.svg", scenario.name, scenario.primary.replace('_', "-")),
         svg: main_figure(experiment),
     }];
+    if let Some(levels) = scenario.plot_levels.as_deref() {
+        let svg = lines(experiment, |name| levels.split(", ").any(|level| level == name));
+        list.extend(svg.map(|svg| Figure { file: format!("{}-levels.svg", scenario.name), svg }));
+    }
     let Some(kind) = scenario.plot.as_deref() else { return list };
     let file = |part: &str| format!("{}-{kind}{part}.svg", scenario.name);
     match kind {
@@ -48,23 +52,40 @@ fn price(experiment: &Experiment, place: &str) -> String {
         let (asked, stale) = (experiment.estimate(result, "requests_per_answer"), experiment.estimate(result, "stale"));
         let name = name.collect::<Vec<_>>().join(", ");
         let (emphasis, shape) = (emphasis_of(&name), CurveShape::Named);
-        Series { name, points: vec![(asked.mean, stale.mean, stale.half_width)], shape, emphasis }
+        let half_across = asked.half_width;
+        Series { name, points: vec![(asked.mean, stale.mean, stale.half_width)], shape, emphasis, half_across }
     });
     // Who never asks has no answers, and stands nowhere.
     let series: Vec<Series> =
         marks.filter(|mark| mark.points.iter().all(|(x, y, _)| *x > 0.0 && y.is_finite())).collect();
     let axis = experiment.scenario.axes.iter().find(|axis| axis.points.iter().any(|(label, _)| label == place));
     let axis = axis.map_or("", |axis| short(&axis.name));
+    let of_bound = |result: &CaseResult| {
+        let ratio = experiment.estimate(result, "stale_over_bound").mean;
+        (ratio > 0.0).then(|| experiment.estimate(result, "stale").mean / ratio)
+    };
+    let least = experiment.results.iter().filter(is_here).find_map(of_bound);
+    let goals: Vec<(f64, String)> = least
+        .iter()
+        .flat_map(|least| {
+            [(*least, "least possible".to_owned()), (1.1 * least, "goal: 1.10 × least possible".to_owned())]
+        })
+        .collect();
+    let ends = |(_, y, half): &(f64, f64, f64)| [*y, y - half.min(*y), y + half];
+    let heights: Vec<f64> = series.iter().flat_map(|it| it.points.iter().flat_map(ends)).collect();
+    let heights = heights.into_iter().chain(goals.iter().map(|(goal, _)| *goal));
     Chart {
         title: format!("What freshness costs: {axis} {place}"),
         caption: caption(experiment),
         x: "requests for each useful answer (less is better)".to_owned(),
         y: "stale, share (less is better)".to_owned(),
+        // A factor is a distance: 1.06 and 1.5 are as far apart as 100 and 140.
         scales: Some([
-            Scale::close(series.iter().flat_map(|mark| mark.points.iter().map(|point| point.0))),
-            Scale::close(series.iter().flat_map(|mark| mark.points.iter().map(|point| point.1))),
+            Scale::by_ratio(series.iter().flat_map(|mark| mark.points.iter().map(|point| point.0)).chain([1.0])),
+            Scale::close(heights),
         ]),
         series,
+        goals,
     }
     .svg()
 }
@@ -126,16 +147,23 @@ fn plotted_bars(experiment: &Experiment) -> String {
 fn main_figure(experiment: &Experiment) -> String {
     let scenario = &experiment.scenario;
     let y = unit(experiment, &scenario.primary);
-    let estimate = |result: &CaseResult| experiment.estimate(result, &scenario.primary);
+    let estimate_of = |result: &CaseResult| bar(experiment, result, result.name());
     let is_grid = scenario.axes.len() == 2 && scenario.axes.iter().all(|axis| axis.points.len() > 1);
     let numeric = scenario.axes.iter().filter(|axis| is_numeric(&axis.points)).count();
     if is_grid && numeric != 1 {
         return heat_map(experiment);
     }
-    let Some(axis) = scenario.axes.iter().position(|axis| is_numeric(&axis.points)) else {
-        let cases: Vec<Bar> = experiment.results.iter().map(|result| bar(experiment, result, result.name())).collect();
-        return bars(&scenario.title, &y, &caption(experiment), &cases);
-    };
+    lines(experiment, |_| true).unwrap_or_else(|| {
+        let cases: Vec<Bar> = experiment.results.iter().map(estimate_of).collect();
+        bars(&scenario.title, &y, &caption(experiment), &cases)
+    })
+}
+
+/// A line for each of the wanted variants along the axis of numbers, if there is one.
+fn lines(experiment: &Experiment, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
+    let scenario = &experiment.scenario;
+    // A line between two points says nothing.
+    let axis = scenario.axes.iter().position(|axis| axis.points.len() > 2 && is_numeric(&axis.points))?;
     let mut series: Vec<Series> = Vec::new();
     for result in &experiment.results {
         let others: Vec<String> = result
@@ -146,13 +174,17 @@ fn main_figure(experiment: &Experiment) -> String {
             .map(|(_, (_, label))| label.clone())
             .collect();
         let name = if others.is_empty() { scenario.primary.replace('_', " ") } else { others.join(", ") };
-        let here = estimate(result);
+        if !is_wanted(&name) {
+            continue;
+        }
+        let here = experiment.estimate(result, &scenario.primary);
         let point = (number(&result.labels[axis].1).unwrap_or(0.0), here.mean, here.half_width);
         if let Some(series) = series.iter_mut().find(|series| series.name == name) {
             series.points.push(point);
         } else {
-            let emphasis = emphasis_of(&name);
-            series.push(Series { name, points: vec![point], shape: CurveShape::Marked, emphasis });
+            let emphasis = if others.is_empty() { Emphasis::Bold } else { emphasis_of(&name) };
+            let shape = CurveShape::Marked;
+            series.push(Series { name, points: vec![point], shape, emphasis, ..Series::default() });
         }
     }
     // A few lines can be told apart without that.
@@ -160,11 +192,43 @@ fn main_figure(experiment: &Experiment) -> String {
         let grey = series.iter_mut().filter(|series| series.emphasis == Emphasis::Grey);
         grey.for_each(|series| series.emphasis = Emphasis::Plain);
     }
+    let goals = goals_of(experiment);
+    let points = || series.iter().flat_map(|series| series.points.iter());
+    let unit_of_axis = with_unit(&scenario.axes[axis].points[0].0).map_or("", |(_, unit)| unit);
+    // Time is never shown by ratio.
+    let is_time = ["us", "ms", "s", "m", "h", "d"].contains(&unit_of_axis);
+    let across = points().map(|point| point.0);
+    let across = if is_time { Scale::even(across) } else { Scale::of(across, false) };
+    let up = points().map(|point| point.1).chain(goals.iter().map(|(goal, _)| *goal));
+    // What is compared with one: the difference counts, and not the distance from zero.
+    let is_ratio = scenario.primary.contains("_over_");
+    let up = if is_ratio && points().all(|point| point.1 < 3.0) { Scale::close(up) } else { Scale::of(up, true) };
     if let Some(bound) = bound(experiment, axis) {
         series.push(bound);
     }
-    let x = short(&scenario.axes[axis].name).replace('_', " ");
-    Chart { title: scenario.title.clone(), caption: caption(experiment), x, y, series, scales: None }.svg()
+    let name = short(&scenario.axes[axis].name).replace('_', " ");
+    let x = if unit_of_axis.is_empty() { name } else { format!("{name}, {unit_of_axis}") };
+    let (title, y) = (scenario.title.clone(), unit(experiment, &scenario.primary));
+    Some(Chart { title, caption: caption(experiment), x, y, series, scales: Some([across, up]), goals }.svg())
+}
+
+/// The numbers that the primary metric is expected to reach, each once.
+fn goals_of(experiment: &Experiment) -> Vec<(f64, String)> {
+    let mut goals: Vec<(f64, String)> = Vec::new();
+    for assert in experiment.scenario.asserts.iter().filter(|it| it.metric == experiment.scenario.primary) {
+        let (goal, word) = match assert.relation {
+            Some(Relation::AtLeast(goal)) => (goal, "at least"),
+            Some(Relation::AtMost(goal)) => (goal, "at most"),
+            _ => continue,
+        };
+        let number =
+            assert.says.split([' ', ':']).next().filter(|it| it.starts_with('G') && it[1..].parse::<u32>().is_ok());
+        let name = format!("{}: {word} {}", number.unwrap_or("expected"), crate::experiment::figure(goal));
+        if !goals.iter().any(|(known, _)| *known == goal) {
+            goals.push((goal, name));
+        }
+    }
+    goals
 }
 
 /// Lines that have a colour each, beside a bound.
@@ -183,7 +247,8 @@ fn bound(experiment: &Experiment, axis: usize) -> Option<Series> {
             points.push((x, experiment.estimate(result, "stale").mean / ratio, 0.0));
         }
     }
-    Some(Series { name: "least possible".to_owned(), points, shape: CurveShape::Dashed, emphasis: Emphasis::Plain })
+    let (name, shape) = ("least possible".to_owned(), CurveShape::Dashed);
+    Some(Series { name, points, shape, ..Series::default() })
 }
 
 fn heat_map(experiment: &Experiment) -> String {
@@ -252,6 +317,7 @@ fn timeline(experiment: &Experiment) -> String {
         y: "stale, share".to_owned(),
         scales: Some(over_time(&series)),
         series,
+        ..Chart::default()
     }
     .svg()
 }
@@ -275,6 +341,7 @@ fn trace(experiment: &Experiment) -> String {
         y: "timeout, s".to_owned(),
         scales: Some(over_time(&series)),
         series,
+        ..Chart::default()
     }
     .svg()
 }

@@ -12,7 +12,7 @@ mod page;
 mod summary;
 pub mod svg;
 
-pub use book::{Cost, book};
+pub use book::{Cost, book, pages};
 pub use figures::{Figure, figures};
 pub use kept::{kept, read_kept};
 pub use page::{html, table};

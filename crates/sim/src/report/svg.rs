@@ -31,6 +31,8 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Both axes; none: as wide as the points need them.
     pub scales: Option<[Scale; 2]>,
+    /// Heights that are wanted or cannot be passed, with their names.
+    pub goals: Vec<(f64, String)>,
 }
 
 /// One line.
@@ -44,6 +46,8 @@ pub struct Series {
     pub shape: CurveShape,
     /// How much it is to be seen.
     pub emphasis: Emphasis,
+    /// Half of the width of the interval across, of marks with a name.
+    pub half_across: f64,
 }
 
 /// How much a line is to be seen beside others.
@@ -80,7 +84,7 @@ pub enum CurveShape {
 pub fn emphasis_of(name: &str) -> Emphasis {
     if name.contains("ours") || name.contains("as shipped") {
         Emphasis::Bold
-    } else if ["AST", "paper", "fixed", "least possible"].iter().any(|part| name.contains(part)) {
+    } else if ["AST (eq. 3)", "AST+RBT", "paper", "fixed", "least possible"].iter().any(|part| name.contains(part)) {
         Emphasis::Plain
     } else {
         Emphasis::Grey
@@ -118,7 +122,7 @@ const STYLE: &str = "<style>@media(prefers-color-scheme:dark){.g{fill:#15181c}sv
 .a{stroke:#3a414a}.i{stroke:#e6e8eb}}</style>";
 
 /// Room for text in XML.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -130,9 +134,12 @@ impl Chart {
             [Scale::of(points().map(|point| point.0), false), Scale::of(points().map(|point| point.1), true)]
         });
         let height = (TOP + PLOT_HEIGHT + 78.0).max(TOP + LEGEND * self.series.len() as f64 + 60.0);
+        let has_legend = self.series.iter().any(|series| series.shape != CurveShape::Named);
+        let height = if has_legend { height } else { TOP + PLOT_HEIGHT + 78.0 };
+        let plot_width = if has_legend { PLOT_WIDTH } else { WIDTH - LEFT - 24.0 };
         let mut svg = opened(height, &self.title, &self.caption);
-        let across = |value: f64| LEFT + PLOT_WIDTH * x.place(value);
-        let mut labels = Labels::default();
+        let across = |value: f64| LEFT + plot_width * x.place(value);
+        let mut labels = Labels::within(LEFT + plot_width + 8.0, [TOP + 10.0, TOP + PLOT_HEIGHT - 3.0]);
         let down = |value: f64| TOP + PLOT_HEIGHT * (1.0 - y.place(value).clamp(-0.02, 1.02));
         for (tick, text) in x.ticks() {
             let at = across(tick);
@@ -147,7 +154,7 @@ impl Chart {
         }
         for (tick, text) in y.ticks() {
             let at = down(tick);
-            let right = LEFT + PLOT_WIDTH;
+            let right = LEFT + plot_width;
             let _ = write!(
                 svg,
                 "<line class=\"a\" stroke=\"{GRID}\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
@@ -157,7 +164,7 @@ impl Chart {
                 escaped(&text)
             );
         }
-        let (middle, bottom) = (LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 36.0);
+        let (middle, bottom) = (LEFT + plot_width / 2.0, TOP + PLOT_HEIGHT + 36.0);
         let _ = write!(svg, "<text x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>", escaped(&self.x));
         let _ = write!(
             svg,
@@ -165,6 +172,17 @@ impl Chart {
             TOP - 8.0,
             escaped(&self.y)
         );
+        for (goal, name) in &self.goals {
+            let (at, right) = (down(*goal), LEFT + plot_width);
+            let _ = write!(
+                svg,
+                "<line class=\"i\" stroke=\"{INK}\" stroke-dasharray=\"2 3\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"11\">{}</text>",
+                right - 4.0,
+                at - 4.0,
+                escaped(name)
+            );
+        }
         // Grey first: what the figure is about lies above it.
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| series.emphasis != Emphasis::Grey);
@@ -182,6 +200,18 @@ impl Chart {
             let shown = series.points.iter().filter(|point| x.shows(point.0) && y.shows(point.1));
             let placed: Vec<_> =
                 shown.map(|(x, y, half)| (across(*x), down(*y), [down(y + half), down(y - half)], *half)).collect();
+            if let (Some((middle, ..)), Some((_, height, ..))) = (series.points.first(), placed.first())
+                && series.half_across.is_finite()
+                && series.half_across > 0.0
+            {
+                let ends = [middle - series.half_across, middle + series.half_across].map(|end| across(end).max(LEFT));
+                let _ = write!(
+                    svg,
+                    "<line stroke=\"{colour}\" x1=\"{:.1}\" y1=\"{height:.1}\" x2=\"{:.1}\" y2=\"{height:.1}\"/>",
+                    ends[0],
+                    ends[1].min(LEFT + plot_width)
+                );
+            }
             series.draw(&mut svg, colour, &placed, &mut labels);
         }
         let lines = named.clone().count();
@@ -248,7 +278,7 @@ impl Series {
             }
             if self.shape == CurveShape::Named {
                 let weight = if self.emphasis == Emphasis::Bold { " font-weight=\"600\"" } else { "" };
-                let (left, top) = labels.place(at + 7.0, middle + 4.0, &self.name);
+                let (left, top) = labels.place(*at, middle + 4.0, &self.name);
                 let name = escaped(&self.name);
                 let _ = write!(
                     svg,

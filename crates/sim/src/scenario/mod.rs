@@ -48,6 +48,8 @@ pub struct Scenario {
     pub plot: Option<String>,
     /// Only cases with this label are in it.
     pub plot_only: Option<String>,
+    /// Variants of a further figure, which shows these alone.
+    pub plot_levels: Option<String>,
     /// What differs from the default world.
     pub settings: Vec<ConfigEntry>,
     /// What varies.
@@ -136,6 +138,7 @@ impl Scenario {
             seed: 1,
             plot: None,
             plot_only: None,
+            plot_levels: None,
             settings: Vec::new(),
             axes: Vec::new(),
             asserts: Vec::new(),

@@ -23,6 +23,7 @@ const TOP: &[&str] = &[
     "variant",
     "plot",
     "plot_only",
+    "plot_levels",
 ];
 
 pub(super) fn read(name: &str, text: &str, own: Option<Own>) -> Result<Scenario, Vec<ConfigProblem>> {
@@ -123,6 +124,10 @@ impl Reader<'_> {
                 .map(|plot| scenario.plot = Some(plot.to_owned())),
             ("plot_only", ConfigValue::Text(text)) => {
                 scenario.plot_only = Some(text.clone());
+                Ok(())
+            }
+            ("plot_levels", ConfigValue::Text(text)) => {
+                scenario.plot_levels = Some(text.clone());
                 Ok(())
             }
             ("world", value) => value

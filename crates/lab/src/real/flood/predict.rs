@@ -45,6 +45,7 @@ fn trace() -> Trace {
         payload_bytes: payload as u32,
         qos: 0,
         retain: false,
+        group: 0,
     };
     let usual = (0..USUAL).map(|number| USUAL_INTERVAL * number);
     let flood = (0..FLOOD).map(|number| USUAL_INTERVAL * USUAL + FLOOD_INTERVAL * number);

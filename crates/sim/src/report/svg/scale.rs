@@ -48,8 +48,18 @@ impl Scale {
         Self { low: (low - margin).max(0.0), high: high + margin, logarithmic: false, named: None }
     }
 
+    /// Divided by ratio, and no wider than the values.
+    pub fn by_ratio(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let positive = values.filter(|value| value.is_finite() && *value > 0.0);
+        let (low, high) = (positive.clone().fold(f64::INFINITY, f64::min), positive.fold(0.0, f64::max));
+        if low > high {
+            return Self { low: 1.0, high: 10.0, logarithmic: true, named: None };
+        }
+        Self { low: low / 1.1, high: (high * 1.15).max(low * 1.5), logarithmic: true, named: None }
+    }
+
     /// As wide as the values need it.
-    pub(super) fn of(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> Self {
+    pub fn of(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> Self {
         let finite = values.filter(|value| value.is_finite());
         let low = finite.clone().fold(f64::INFINITY, f64::min);
         let high = finite.fold(f64::NEG_INFINITY, f64::max);

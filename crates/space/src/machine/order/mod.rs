@@ -3,6 +3,7 @@
 //! ```text
 //! equal question waiting                         join it: one execution, many answers
 //! now + wait + work > deadline, others ahead     denied: nobody would read the answer
+//! many are late, and this one would wait long    denied: see `glut`
 //! 64 of this client wait, and delay_max of work  the policy of the class, for this client alone
 //! a later check of the same by the same client   takes the place of the one that waits, which is out of date
 //! else                                           it waits: services before customers, who have a sixteenth; lanes by kind, in
@@ -10,9 +11,9 @@
 //! at dequeue: now > deadline, or its asker left  ended, not executed
 //! ```
 //! Nothing is refused because others were promised a place, because the mean of a class is high, or because something dear
-//! is under way; a client that asks one thing after the other is never refused for delay. A lane that holds what takes
-//! long may occupy only some of the servers, and the last free one is kept for what is known to be short: two slow
-//! queries used to shut everybody out for ten seconds.
+//! is under way; a client that asks one thing after the other is never refused for delay, unless many are late already. A
+//! lane that holds what takes long may occupy only some of the servers, and the last free one is kept for what is known to
+//! be short: two slow queries used to shut everybody out for ten seconds.
 //!
 //! The contract: *offer what arrives, take when a worker is free, give the job back with what it cost, drain
 //! [`Order::poll_ended`]*. Every request ends once.
@@ -21,6 +22,7 @@ mod estimate;
 mod fair;
 #[cfg(test)]
 mod flows;
+mod glut;
 mod lane;
 mod outlook;
 mod paper;
@@ -39,6 +41,7 @@ use tidegate_control::admission::{Class, Policy, PoolConfig, QueryKey};
 pub use estimate::Shape;
 pub(crate) use estimate::USUAL_SAMPLES;
 use estimate::{Estimate, Estimates, LONG_NANOS};
+use glut::{Glut, Met};
 use lane::{Entry, LineId, Waiter};
 pub use passage::{Arrival, Job, KpPlace, Servers, Taken, WaitTerms};
 pub(crate) use passage::{EndedBy, EndedEntry, Offered, ShedEntry};
@@ -61,6 +64,7 @@ pub(crate) struct Order<T> {
     service: Service,
     /// Large changes under way: they are done between others, and nobody but the next of them waits for one.
     apart: Service,
+    glut: Glut,
     ended: VecDeque<EndedEntry<T>>,
     /// Whether whoever made a request has left.
     is_gone: fn(&T) -> bool,
@@ -82,6 +86,7 @@ impl<T> Order<T> {
             virtual_time: 0,
             service: if servers.ends_together() { Service::together() } else { Service::new(servers.worth.max(1)) },
             apart: Service::new(1),
+            glut: Glut::default(),
             ended: VecDeque::new(),
             is_gone,
             swept: Timestamp::ZERO,
@@ -113,10 +118,25 @@ impl<T> Order<T> {
             // Before anybody is refused it is seen who has left.
             self.sweep(now);
             if let Some(wait) = is_late(self) {
+                self.note_met(now, keeps_appointments, Met::Late);
                 return Offered::Denied(waiter.value, lead(wait, patience));
             }
         }
         let limits = self.config.classes[class.index()];
+        // What is asked again anyway; a change would be lost.
+        let only_asks = matches!(class, Class::Query | Class::AdvancedQuery | Class::Check);
+        if only_asks && limits.policy == Policy::Deny && !is_promised && !is_provisional && !keeps_appointments {
+            let wait_max = self.glut.wait_max(now, limits.delay_max, patience);
+            let is_too_long = |order: &Self| wait_max.is_some_and(|max| order.wait(now, lane, kp, estimate) > max);
+            if is_too_long(self) {
+                self.sweep(now);
+                if is_too_long(self) {
+                    self.note_met(now, keeps_appointments, Met::Refusal);
+                    return Offered::Denied(waiter.value, lead(patience, patience));
+                }
+            }
+        }
+        self.note_met(now, keeps_appointments, Met::Room);
         if self.tier(kp).lanes[lane].items() >= limits.items_max as usize {
             self.sweep(now);
             if self.tier(kp).lanes[lane].items() >= limits.items_max as usize {
@@ -146,6 +166,13 @@ impl<T> Order<T> {
             Entry { first, joined, key, class, shape, standing, work, is_known, keeps_appointments, asker, flow };
         self.enqueue(lane, kp.line(), entry);
         if is_postponed { Offered::Postponed } else { Offered::Queued }
+    }
+
+    /// Those who keep appointments are slowed otherwise.
+    fn note_met(&mut self, now: Timestamp, keeps_appointments: bool, met: Met) {
+        if !keeps_appointments {
+            self.glut.on_arrival(now, met);
+        }
     }
 
     /// Lets a request join an equal one of the same role, or take the place of an earlier check of the same.
@@ -250,7 +277,12 @@ impl<T> Order<T> {
             };
             match why {
                 None => alive.push(waiter.value),
-                Some(why) => self.ended.push_back(EndedEntry { value: waiter.value, class, why }),
+                Some(why) => {
+                    if why == EndedBy::Time {
+                        self.note_met(now, keeps_appointments, Met::Late);
+                    }
+                    self.ended.push_back(EndedEntry { value: waiter.value, class, why });
+                }
             }
         }
         let mut alive = alive.into_iter();

@@ -19,6 +19,7 @@
 mod cold;
 mod names;
 mod outcome;
+mod popular;
 mod wants;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,7 @@ use cold::ColdStart;
 use names::NameBook;
 pub(crate) use outcome::PoolDecision;
 pub use outcome::{Caller, EndedWait, Entered, KeptPlace};
+use popular::PopularQuestions;
 use wants::Want;
 
 /// Requests that wait for one kind of server.
@@ -58,6 +60,7 @@ pub struct RequestQueue<T> {
     /// Share of the jobs of late that were of those who keep no appointments.
     unpromised: f64,
     names: NameBook,
+    popular: PopularQuestions,
     /// What became of requests that found no room, or that nobody waited for, by class.
     decisions: [[u64; PoolDecision::ALL.len()]; Class::COUNT],
     wants: BTreeMap<u64, Want>,
@@ -90,6 +93,7 @@ impl<T> RequestQueue<T> {
             cold: ColdStart::default(),
             unpromised: 0.0,
             names: NameBook::default(),
+            popular: PopularQuestions::default(),
             decisions: [[0; PoolDecision::ALL.len()]; Class::COUNT],
             wants: BTreeMap::new(),
             silent: BTreeSet::new(),
@@ -189,8 +193,9 @@ impl<T> RequestQueue<T> {
             asker: caller.client,
             flow: caller.flow,
         };
-        // Equal questions are never sent away: together they cost nothing.
-        let may_leave = caller.accepts_tickets && request.key.is_none();
+        // What others ask, too, is never sent away: together they cost nothing.
+        let is_popular = request.key.is_some_and(|key| self.popular.on_asked(now, key, caller.client));
+        let may_leave = caller.accepts_tickets && !is_popular;
         // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain. What the
         // request costs itself does not count: it would be as dear at every other time.
         if may_leave && is_promised && wait > patience / 2 {
