@@ -156,13 +156,13 @@ impl Connection {
         self.stalled_since
     }
 
-    /// Bytes that may wait for it where nothing can be overtaken. Never less than [`Connection::reach`]. The same for all
-    /// messages of a turn, so it is worked out for the first of them.
-    pub(crate) fn room(&mut self, now: Timestamp) -> usize {
+    /// Bytes that may wait for it where nothing can be overtaken. Never less than [`Connection::reach`], up to `most`. The same for all
+    /// messages of a turn, so it is worked out for the first of them. Unless it is known to take more in a moment, `most`.
+    pub(crate) fn room(&mut self, most: usize, now: Timestamp) -> usize {
         if self.room.0 != now {
             let is_stalled = self.stalled_since.is_some();
-            let room = if is_stalled { self.drain.room(now) } else { self.drain.room_for_burst(now) };
-            self.room = (now, room);
+            let hoped = if is_stalled { self.drain.reach() } else { self.drain.reach_for_burst(now) };
+            self.room = (now, self.drain.ahead(now).max(hoped.min(most)));
         }
         self.room.1
     }

@@ -16,7 +16,7 @@ use crate::face::{Frames, OutgoingPublication};
 use crate::gate::Kind;
 use crate::gate::share::{Door, Full};
 use crate::ledger::{Ledger, Loss};
-use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
+use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES, OUTBOX_OF_THE_FAST};
 use crate::message::Shareable;
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, NextMessage, Paging, Queue};
@@ -278,7 +278,7 @@ impl ShardState {
         };
         if copy.delivery == Delivery::AtMostOnce {
             let (session, class) = (connection.session, copy.publication.standing.class);
-            if connection.outbox.len() > self.settings.outbox_bytes_max {
+            if connection.outbox.len() > outbox_most(&self.settings) {
                 self.lose_delivery(session, Loss::OutboxFull, class);
                 if let Some(session) = self.sessions.get_mut(session) {
                     Crowding::note(&mut session.crowding, copy.publication.origin, copy.now);
@@ -459,8 +459,15 @@ fn is_beyond_room(connection: &mut Connection, settings: &Settings, now: Timesta
 fn room(connection: &mut Connection, settings: &Settings, now: Timestamp) -> usize {
     match settings.priority.mode {
         PriorityMode::Off => settings.outbox_bytes_max,
-        _ => connection.room(now).min(settings.outbox_bytes_max),
+        _ => connection.room(settings.outbox_bytes_max, now).min(outbox_most(settings)),
     }
+}
+
+/// Bytes of any outbox. Where its room follows the pace of its receiver, only one that takes them in a moment has as much: a
+/// message that waits in a queue instead costs as much again, and is there for no longer.
+fn outbox_most(settings: &Settings) -> usize {
+    let times = if settings.priority.mode == PriorityMode::Off { 1 } else { OUTBOX_OF_THE_FAST };
+    settings.outbox_bytes_max.saturating_mul(times)
 }
 
 /// A queue has lost a message.

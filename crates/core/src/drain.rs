@@ -96,15 +96,10 @@ impl Drain {
         (rate * ahead.as_secs_f32()) as usize
     }
 
-    /// Bytes that may lie before it.
-    pub(crate) fn room(&self, now: Timestamp) -> usize {
-        self.ahead(now).max(self.reach as usize)
-    }
-
-    /// The same for a socket that has taken everything: a burst may well be taken, too, if nothing was refused of late.
-    pub(crate) fn room_for_burst(&self, now: Timestamp) -> usize {
+    /// The reach of a socket that has taken everything: a burst may well be taken, too, if nothing was refused of late.
+    pub(crate) fn reach_for_burst(&self, now: Timestamp) -> usize {
         let is_prompt = self.refused_s == 0 || seconds(now).saturating_sub(self.refused_s) > REFUSED_FOR_S;
-        self.room(now).max(if is_prompt { REACH_FIRST as usize } else { 0 })
+        self.reach().max(if is_prompt { REACH_FIRST as usize } else { 0 })
     }
 
     /// A rate that was known at `since`, with what was taken after it.
@@ -126,6 +121,18 @@ mod tests {
     use super::*;
 
     const MIB: usize = 1024 * 1024;
+
+    impl Drain {
+        /// Bytes that may lie before it.
+        fn room(&self, now: Timestamp) -> usize {
+            self.ahead(now).max(self.reach())
+        }
+
+        /// The same if its socket has taken everything.
+        fn room_for_burst(&self, now: Timestamp) -> usize {
+            self.ahead(now).max(self.reach_for_burst(now))
+        }
+    }
 
     fn at(micros: u64) -> Timestamp {
         Timestamp::from_nanos(1_000_000_000 + micros * 1000)

@@ -33,6 +33,9 @@ pub(crate) const RETAINED_PREVIEW_BYTES: usize = 256;
 pub(crate) const RETAINED_STEPS_PER_PAGE: usize = 400;
 /// Bytes in an outbox that need no room in the memory budget: who takes what it is given does not pay for others.
 pub(crate) const OUTBOX_FREE_BYTES: usize = 16 * 1024;
+/// Outboxes of receivers that take so much within 20 ms may have so many times `outbox_bytes_max`: those of 52 MiB a second and
+/// more, if that is a MiB.
+pub(crate) const OUTBOX_OF_THE_FAST: usize = 4;
 /// Events kept for a driver that does not drain them.
 pub(crate) const EVENTS_MAX: usize = 4096;
 /// Topics whose matches are remembered; beyond, all are forgotten at once.

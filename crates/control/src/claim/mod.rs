@@ -12,6 +12,11 @@
 //! speaks every ten minutes would lose nine tenths of its claim. b is the most that came in two calm seconds in a row, and
 //! at most 512, or a second of ρ.
 //!
+//! *Young* is a claim for some seven minutes after it was learned: a first minute may have been anything, a backlog or a
+//! fault. For so long ρ falls with the mean, by a factor of e in 64 s, in seconds in which something came; a pause, however long,
+//! counts for 16 s: it tells little of how fast somebody is. So whoever floods in its first minute and is then as usual has the usual claim seven minutes later, and
+//! not after an hour for each halving.
+//!
 //! *Grants.* An operator's rate stands before what was learned, with a second of it as the batch. Learning goes on beneath:
 //! when the grant is taken back, the claim is what it would be without it.
 //!
@@ -82,6 +87,9 @@ const STRAINED: u8 = 4;
 const CALM_BEFORE: u8 = 8;
 /// A message has come.
 const SEEN: u8 = 16;
+/// How many ends of a [`YOUNG_STEP`] a claim is still young for, in the three bits above.
+const YOUNG_SHIFT: u32 = 5;
+const YOUNG_MAX: u8 = 7;
 
 impl Claim {
     /// Known from before a restart, with the time of its last message.
@@ -166,6 +174,7 @@ impl Claim {
             self.batch = (self.batch().max(pair.min(most)) as u16).to_le_bytes();
         }
         self.count_second(count, passed);
+        self.grow_older(now, passed);
         self.flags = self.flags & !(STRAINED | CALM_BEFORE) | if is_calm && passed == 1 { CALM_BEFORE } else { 0 };
         self.learned_rate().unwrap_or(0.0) - before
     }
@@ -183,6 +192,20 @@ impl Claim {
         let is_entitled = tokens >= 1.0;
         self.set_tokens(if is_entitled { tokens - 1.0 } else { tokens });
         if is_entitled { Colour::Entitled } else { Colour::Excess }
+    }
+
+    /// How many of the messages that come at the same time as the last one find a token.
+    #[inline]
+    pub fn tokens(&self) -> u32 {
+        f32::from_le_bytes(self.tokens) as u32
+    }
+
+    /// So many more came at the same time as the last one, and so many of them have taken a token: no more than
+    /// [`tokens`](Self::tokens) said.
+    pub fn on_more(&mut self, count: u32, entitled: u32) {
+        let count = self.count().saturating_add(count).min(COUNT_MAX).to_le_bytes();
+        self.count = [count[0], count[1], count[2]];
+        self.set_tokens(f32::from_le_bytes(self.tokens) - entitled as f32);
     }
 
     /// A message was not taken, or reached nobody, for want of room: what comes now is not what it would send.
@@ -320,17 +343,22 @@ impl Claim {
             if calm >= LEARN_SECONDS && messages >= LEARN_MESSAGES && room > 0.0 {
                 let rate = (messages as f32 / calm as f32).min(room);
                 self.learn(plan, rate, self.batch());
+                self.flags |= YOUNG_MAX << YOUNG_SHIFT;
             }
             return;
         }
-        let [rate, mean] = self.rates();
+        let [mut rate, mean] = self.rates();
         let weight = (1.0_f32 / 64.0).min(rate / 16.0);
         let mut next = mean;
         if let Some(count) = count {
             next += (count as f32 - next) * weight;
+            if self.is_young() {
+                rate = rate.min(next);
+            }
         }
-        if silent > 0 {
-            next *= libm::powf(1.0 - weight, silent as f32);
+        let missed = if self.is_young() { silent.min(YOUNG_SILENCE) } else { silent };
+        if missed > 0 {
+            next *= libm::powf(1.0 - weight, missed as f32);
         }
         let step = |seconds: u32| libm::exp2f(seconds.min(SECONDS_MAX) as f32 / HOUR);
         let rate = if next > rate {
@@ -340,6 +368,19 @@ impl Claim {
             next.max(rate / step(seconds))
         };
         self.set_rates(rate.clamp(RATE_MIN, RATE_MAX), next);
+    }
+
+    /// What was learned has not been confirmed yet.
+    fn is_young(&self) -> bool {
+        self.flags >> YOUNG_SHIFT > 0
+    }
+
+    /// So many seconds before this one are over.
+    fn grow_older(&mut self, now: Timestamp, passed: u32) {
+        let second = ms(now) / 1000;
+        let steps = second / YOUNG_STEP - second.saturating_sub(passed) / YOUNG_STEP;
+        let left = u32::from(self.flags >> YOUNG_SHIFT).saturating_sub(steps) as u8;
+        self.flags = self.flags & (1 << YOUNG_SHIFT) - 1 | left << YOUNG_SHIFT;
     }
 
     /// The second that went on is over, and so many have begun since.
@@ -421,6 +462,10 @@ pub const CALM_WINDOW: core::time::Duration = core::time::Duration::from_secs(1)
 /// Seconds of its rate that somebody who waits to be read is owed.
 const UNREAD_SECS: f32 = 60.0;
 const HOUR: f32 = 3600.0;
+/// Seconds. A claim is young until seven multiples of this have passed.
+const YOUNG_STEP: u32 = 64;
+/// Seconds that a pause counts for, however long it is, as long as a claim is young.
+const YOUNG_SILENCE: u32 = 16;
 /// Steps beyond a day are none: ρ cannot change by more than what was seen anyway.
 const SECONDS_MAX: u32 = 86_400;
 /// Slower than a message in three years is not told apart, nor faster than any link.

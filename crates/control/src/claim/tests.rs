@@ -190,6 +190,27 @@ fn an_hour_of_training_doubles_the_claim_and_no_more() {
 }
 
 #[test]
+fn a_flood_in_the_first_minute_is_forgotten_when_it_is_over() {
+    let mut publisher = Publisher::new();
+    publisher.run(5.0, 0.0, 20.0);
+    publisher.run(2000.0, 20.0, 60.0);
+    publisher.run(5.0, 60.0, 62.0);
+    assert!(publisher.rate() > 1000.0, "the mean of what is known: {}", publisher.rate());
+    publisher.run(5.0, 62.0, 600.0);
+    assert!(publisher.rate() < 10.0, "{}", publisher.rate());
+    // A gateway that pauses is a gateway.
+    let mut publisher = Publisher::new();
+    publisher.run(500.0, 0.0, 90.0);
+    publisher.run(500.0, 400.0, 500.0);
+    assert!(publisher.rate() > 380.0, "{}", publisher.rate());
+    // Once it is no longer young it falls by half in an hour.
+    let mut publisher = Publisher::new();
+    publisher.run(500.0, 0.0, 600.0);
+    publisher.run(5.0, 600.0, 4200.0);
+    assert!((245.0..260.0).contains(&publisher.rate()), "{}", publisher.rate());
+}
+
+#[test]
 fn the_room_of_its_parent_bounds_what_is_learned() {
     let plan = ClaimPlan::default();
     let (mut claim, mut sum) = (Claim::default(), 0.0);
@@ -317,6 +338,61 @@ proptest! {
         prop_assert_eq!((claim.learned_rate(), claim.batch()), (plain.learned_rate(), plain.batch()));
         let most = if plain.rate().is_some() { 8.0 + plain.batch() as f32 } else { 0.0 };
         prop_assert!(claim.tokens_at(&plan, at(400.0), at(400.0)) <= most);
+    }
+
+    /// Ten minutes after it came, a publisher whose first minute was anything is entitled to what it is used to since then,
+    /// within a half.
+    #[test]
+    fn a_first_minute_of_anything_leaves_little_behind(
+        first in prop::collection::vec(0_u32..20_000, 61),
+        rate in 1_u32..20,
+        start in 0_u32..1000,
+    ) {
+        let mut claim = Claim::default();
+        let plan = ClaimPlan::default();
+        let mut before: Option<f32> = None;
+        for second in 0..600 {
+            let count = first.get(second).copied().unwrap_or(rate);
+            let now = at(f64::from(start) + second as f64);
+            claim.go_on(&plan, now, now, f32::INFINITY);
+            let after = claim.rate();
+            prop_assert!(before.zip(after).is_none_or(|(before, after)| after <= before * 1.0002));
+            before = after;
+            (0..count.max(1)).for_each(|_| _ = claim.on_message(&plan, now, now));
+        }
+        let (usual, flood) = (rate as f32, first.iter().sum::<u32>() as f32 / 61.0);
+        let left = claim.rate().unwrap();
+        prop_assert!(left <= usual * 1.5 + flood * 0.004, "{left} of {usual} and {flood}");
+        prop_assert!(left >= usual.min(flood) * 0.9, "{left} of {usual} and {flood}");
+    }
+
+    /// Messages that are told at once count as if they were told one by one.
+    #[test]
+    fn told_at_once_is_told_one_by_one(
+        rate in prop::option::of(0.5..100.0_f32),
+        portions in prop::collection::vec((0.0..2.0_f64, 1_u32..50, 0.0..3.0_f64), 1..100),
+    ) {
+        let plan = ClaimPlan::default();
+        let known = |rate: Option<f32>| rate.map_or_else(Claim::default, |rate| Claim::resume(&plan, rate, 10, at(0.0)));
+        let (mut single, mut whole) = (known(rate), known(rate));
+        let mut now = 0.0;
+        for (gap, count, unread) in portions {
+            now += gap;
+            let (now, dry_at) = (at(now), at(now - unread));
+            for claim in [&mut single, &mut whole] {
+                if claim.ends_second(now) {
+                    claim.go_on(&plan, now, dry_at, f32::INFINITY);
+                }
+            }
+            let is_entitled = |colour| u32::from(colour == Colour::Entitled);
+            let one_by_one: u32 = (0..count).map(|_| is_entitled(single.on_message(&plan, now, dry_at))).sum();
+            let first = is_entitled(whole.on_message(&plan, now, dry_at));
+            let entitled = whole.tokens().min(count - 1);
+            whole.on_more(count - 1, entitled);
+            prop_assert_eq!(first + entitled, one_by_one);
+            prop_assert_eq!(single.count(), whole.count());
+            prop_assert!((single.tokens_at(&plan, now, now) - whole.tokens_at(&plan, now, now)).abs() < 0.01);
+        }
     }
 
     /// Whatever it does, a claim gives no more than its rate and one bucket.

@@ -16,7 +16,8 @@
 //!
 //! Beside the gates stand what they know of publishers (`publishers.rs`, `publisher.rs`, `parents.rs`, `limits.rs`) and of
 //! those who do not publish (`silent.rs`, `absent.rs`); who is let in at all (`arrivals.rs`); who is read first and which
-//! pace it hears (`claims.rs`, `notice.rs`); and who goes when memory is used up (`shed.rs`).
+//! pace it hears (`claims.rs`, `notice.rs`); what is asked once of many messages (`streak.rs`); and who goes when memory is
+//! used up (`shed.rs`).
 
 mod absent;
 mod arrivals;
@@ -39,6 +40,7 @@ pub(crate) mod share;
 mod shed;
 mod silent;
 mod store;
+mod streak;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -104,6 +106,14 @@ impl ShardState {
         publication: &mut Publication<'_>,
         now: Timestamp,
     ) -> Result<Admission, Ending> {
+        if may_be_one_of_many(arrival, publication) {
+            if let Some(standing) = self.gate.publishers.go_on(arrival.session, now) {
+                publication.standing = standing;
+                return Ok(Admission::Pass);
+            }
+        } else {
+            self.gate.publishers.end_streak();
+        }
         if let Some(admission) = self.admit_to_store(arrival, publication, now) {
             return Ok(admission);
         }
@@ -113,7 +123,23 @@ impl ShardState {
         if self.recording.is_on() && !matches!(admission, Ok(Admission::Wait)) {
             self.record(arrival.session, publication, arrival.came.likely(), now);
         }
+        if matches!(admission, Ok(Admission::Pass)) && may_be_one_of_many(arrival, publication) {
+            self.begin_streak(arrival.session, publication.standing, now);
+        }
         admission
+    }
+
+    /// What was asked of a message holds for those that come with it, unless there is more to ask of each.
+    fn begin_streak(&mut self, index: u32, standing: Precedence, now: Timestamp) {
+        let plan = self.gate.plan.as_ref();
+        let asks_each = self.recording.is_on()
+            || self.settings.priority.has_more_to_ask()
+            || plan.is_some_and(RhythmPlan::is_enforced);
+        let Some(session) = self.sessions.get(index).filter(|session| session.held.is_none()) else { return };
+        // Who is counted where nobody is watched has a limit or a grant.
+        if !asks_each && plan.is_some() == session.publisher.is_some() {
+            self.gate.publishers.begin_streak(index, session.publisher, standing, now);
+        }
     }
 
     /// The gates that ask for the class of a message.
@@ -140,6 +166,12 @@ impl ShardState {
         }
         Ok(self.admit_to_receivers(arrival, publication, now).unwrap_or(Admission::Pass))
     }
+}
+
+/// Whether no gate but that of claims asks for more of a message than who sent it.
+#[inline]
+fn may_be_one_of_many(arrival: GateArrival, publication: &Publication<'_>) -> bool {
+    arrival.delivery == Delivery::AtMostOnce && !publication.retain && publication.properties.is_empty()
 }
 
 /// State of the gate.
@@ -217,7 +249,14 @@ impl Gate {
     /// A connection is read that was last known to be read dry then.
     #[inline]
     pub(crate) fn begin_reading(&mut self, dry_at: Timestamp, now: Timestamp) {
+        self.publishers.end_streak();
         self.is_unread = now.since(dry_at) > CALM_WINDOW;
+    }
+
+    /// All that is read of a connection for now is dealt with.
+    #[inline]
+    pub(crate) fn end_reading(&mut self) {
+        self.publishers.end_streak();
     }
 
     /// The connection that is read now had not been read dry for a second.

@@ -145,6 +145,11 @@ impl Publisher {
         self.claim.last_at(now)
     }
 
+    /// Something is remembered against it, or an operator has set a limit.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.has(Flag::Troubled)
+    }
+
     /// Messages that it is known to send at once.
     pub(crate) fn batch(&self) -> u32 {
         if self.rhythm.rate().is_some() { self.rhythm.batch() } else { self.claim.batch().max(1) }

@@ -25,6 +25,7 @@ use tidegate_control::rhythm::Rhythm;
 
 use super::parents::Parents;
 use super::publisher::{Flag, Publisher, PublisherKey, PublisherTrouble};
+use super::streak::Streak;
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::limits::{PUBLISHERS_IDLE_MAX, STRANGERS_IDLE_MAX};
@@ -47,6 +48,8 @@ pub(crate) struct Publishers {
     bands: Bands,
     /// What the publishers of each parent are used to together.
     parents: Parents,
+    /// What comes now of one of them.
+    pub(super) streak: Option<Streak>,
 }
 
 /// Publishers without a connection, by when they lost it.
@@ -96,6 +99,7 @@ impl Publishers {
             strangers: Away::new(seed),
             bands: Bands::default(),
             parents: Parents::new(seed),
+            streak: None,
         }
     }
 
@@ -135,6 +139,7 @@ impl Publishers {
 
     /// From now on there is something to remember.
     pub(crate) fn trouble_mut(&mut self, slot: u32) -> Option<&mut PublisherTrouble> {
+        self.end_streak();
         self.get_mut(slot)?.set(Flag::Troubled, true);
         Some(self.troubles.entry(slot).or_default())
     }
@@ -163,6 +168,7 @@ impl Publishers {
 
     /// The connection is gone.
     pub(crate) fn leave(&mut self, slot: u32, now: Timestamp) {
+        self.end_streak();
         if let Some(more) = self.more.get_mut(&slot) {
             *more -= 1;
             if *more == 0 {

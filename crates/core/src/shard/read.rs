@@ -18,10 +18,25 @@ impl Shard {
         bytes: &[u8],
         portion: &Portion,
         now: Timestamp,
+        read: impl FnMut(&mut Self, &[u8], &Moment) -> ReadStep,
+    ) -> Progress {
+        self.state.begin_portion(conn, portion.dry_at, now);
+        let progress = self.go_through(conn, bytes, portion, now, read);
+        self.state.gate.end_reading();
+        progress
+    }
+
+    /// As many whole packets as there are.
+    #[inline]
+    fn go_through(
+        &mut self,
+        conn: ConnId,
+        bytes: &[u8],
+        portion: &Portion,
+        now: Timestamp,
         mut read: impl FnMut(&mut Self, &[u8], &Moment) -> ReadStep,
     ) -> Progress {
-        let Portion { since, dry_at, units } = *portion;
-        self.state.begin_portion(conn, dry_at, now);
+        let Portion { since, units, .. } = *portion;
         let mut consumed = 0;
         // In eighths of a unit.
         let (mut used, most) = (0_u64, u64::from(units) * 8);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use tidegate_control::Timestamp;
 use tidegate_core::Whom;
 use tidegate_core::report::ClientState;
@@ -354,4 +355,43 @@ fn who_is_slowed_and_then_allowed_what_it_sends_recovers() {
     let after = net.stats();
     assert_eq!(after.publish_passed - before.publish_passed, 300);
     assert_eq!(net.shards[0].client("sender", net.now).unwrap().client.state, ClientState::Ok);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// What is asked once of messages that came in a row is what would be found for each of them.
+    #[test]
+    fn messages_in_a_row_count_as_if_they_came_one_by_one(
+        portions in prop::collection::vec((1_u16..60, 0_u8..6, 0_u64..1500, 0_u64..2500), 1..60),
+    ) {
+        let mut nets = [Net::new(1), Net::new(1)];
+        let wires = nets.each_mut().map(|net| {
+            let (sender, reader) = (net.v5("sender"), net.v5("reader"));
+            net.subscribe(reader, "#", 0);
+            for _ in 0..70 {
+                net.offer_portion(sender, &messages(Version::V5, 5, 0, 1, b"x"), Duration::ZERO, u32::MAX);
+                net.live(SECOND);
+            }
+            sender
+        });
+        for (count, qos, unread, pass) in portions {
+            // One portion in six is of QoS 1.
+            let bytes = messages(Version::V5, count, u8::from(qos == 0), 1, b"x");
+            let unread = Duration::from_millis(unread);
+            nets[0].offer_portion(wires[0], &bytes, unread, u32::MAX);
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let consumed = nets[1].offer_portion(wires[1], rest, unread, 1).consumed;
+                prop_assert!(consumed > 0);
+                rest = &rest[consumed..];
+            }
+            let seen = [0, 1].map(|n| {
+                let net = &nets[n];
+                (net.shards[0].publisher("sender", net.now), net.entitled(wires[n]), net.stats().publish_passed)
+            });
+            prop_assert_eq!(seen[0], seen[1]);
+            nets.iter_mut().for_each(|net| net.live(Duration::from_millis(pass)));
+        }
+    }
 }

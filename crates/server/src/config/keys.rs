@@ -306,7 +306,7 @@ keys! {
         Reload queue_bytes_max: Size<0, HUGE> = Size(core.queue_bytes_max as u64);
         /// Of those, what stays in memory of a session that is kept; the rest waits on disk, at 40 bytes each.
         Reload queue_memory_max: Size<0, HUGE> = Size(core.queue_memory_max as u64);
-        /// Bytes on their way to one connection; beyond, messages wait in its queue (without priorities QoS 0 is dropped).
+        /// Bytes on their way to one connection; beyond, messages wait in its queue (without priorities QoS 0 is dropped). One that takes them within 20 ms may have four times as much.
         Reload outbox_bytes_max: Size<1024, HUGE> = Size(core.outbox_bytes_max as u64);
         /// How long a client may take nothing of what waits for it before it is disconnected.
         Reload write_timeout: Span<1000> = Span(core.write_timeout);
