@@ -107,7 +107,7 @@ impl ShardState {
             return PassOutcome::Wait;
         }
         if self.recording.is_on() {
-            self.record(&publication, came.likely(), now);
+            self.record(index, &publication, came.likely(), now);
         }
         self.stats.publish_passed += 1;
         self.sample.note(topic, now);
