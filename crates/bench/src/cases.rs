@@ -300,7 +300,8 @@ pub(super) const CASES: &[BenchCase] = &[
         SpaceCase::Apart,
         &[at_most("ms p99 beside a load", 20.0), at_most("ms p99 beside a long WHERE", 20.0)],
     ),
-    space("space delegate", SpaceCase::Delegate, &[]),
+    space("space delegate", SpaceCase::Delegate { is_overload: false }, &[]),
+    space("space delegate overload", SpaceCase::Delegate { is_overload: true }, &[at_most("times as long", 1.0)]),
     space("space combine", SpaceCase::Combine, &[at_most("% of its time for names", 5.0)]),
     BenchCase {
         group: "admin",

@@ -37,7 +37,7 @@ pub(super) enum SpaceCase {
     /// A client beside a large load, and beside an update whose `WHERE` takes long.
     Apart,
     /// A client beside more subscribers than can be told, who may be asked to check by themselves.
-    Delegate,
+    Delegate { is_overload: bool },
     /// Questions that are alike, and changes that do not concern most of them.
     Combine,
 }
@@ -68,7 +68,7 @@ pub(super) fn run(scenario: SpaceCase, setting: &RunSettings) -> Result<SpaceFig
         SpaceCase::Same => runtime.block_on(beside::same(setting))?,
         SpaceCase::Chatty => runtime.block_on(chatty::run(setting))?,
         SpaceCase::Apart => runtime.block_on(apart::run(setting))?,
-        SpaceCase::Delegate => runtime.block_on(delegate::run(setting))?,
+        SpaceCase::Delegate { is_overload } => runtime.block_on(delegate::run(is_overload, setting))?,
         SpaceCase::Combine => runtime.block_on(combine::run(setting))?,
     };
     Ok(SpaceFigures(figures.into_iter().map(|(name, value)| NamedFigure { name, value }).collect()))

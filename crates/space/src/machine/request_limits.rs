@@ -9,7 +9,7 @@
 //!
 //! Pure: time is an argument. Driven by the directory of KPs, for each request that comes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -55,8 +55,8 @@ impl RequestLimit {
 /// is forgotten may have as many at once as at first.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLimits {
-    young: HashMap<u64, Timestamp>,
-    old: HashMap<u64, Timestamp>,
+    young: BTreeMap<u64, Timestamp>,
+    old: BTreeMap<u64, Timestamp>,
 }
 
 impl RequestLimits {
