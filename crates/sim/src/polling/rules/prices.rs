@@ -6,8 +6,8 @@
 //! tokens < price         refused, with the time until they suffice
 //! ```
 //! Rounds, both directions and the decay of rises are those of the authors' published program (its strategy with decay); target as
-//! for credits. How large a step is the paper finds by search for each service, and so did we, by goodput at 1.5, 3 and 10
-//! times the capacity (`STEP`). The paper's clients hold requests back while they know that their tokens do not suffice; a client
+//! for credits. How large a step is the paper finds by search for each service; here it is chosen by hand, so that the price of
+//! three times the capacity is reached within some seconds (`STEP`). The paper's clients hold requests back while they know that their tokens do not suffice; a client
 //! here that obeys the time of a refusal does the same. A request whose client has given up is not served, as a call
 //! that was cancelled.
 
@@ -17,7 +17,7 @@ use super::{Next, Offer, Request, Rule};
 
 const TARGET: f64 = 0.04;
 const ROUND: f64 = 0.01;
-/// What the price rises by in a round with a wait of twice the target. Of 0.001 to 1 by halves of a decade.
+/// What the price rises by in a round with a wait of twice the target.
 const STEP: f64 = 0.01;
 /// By what the third rise in a row, and each behind it, is less.
 const DECAY: f64 = 0.8;
