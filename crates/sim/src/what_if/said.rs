@@ -140,7 +140,7 @@ fn timeline(out: &mut String, column: &Column) {
     let buckets = merged(&column.account.timeline, LINES);
     let most = buckets.iter().map(|bucket| bucket.ends.messages).max().unwrap_or(0).max(1);
     let _ = writeln!(out, "\nOver time, {} (# messages, ~ of them waited, ! lost or refused):", column.name);
-    let _ = writeln!(out, "{:>9} {:>10} {:>9} {:>9}  ", "from", "messages", "waited", "lost");
+    let _ = writeln!(out, "{:>9} {:>10} {:>9} {:>9}", "from", "messages", "waited", "lost");
     for Bucket { from, ends, .. } in &buckets {
         let part = |count: u64| (count * BAR as u64).div_ceil(most) as usize;
         let (all, waited, lost) = (part(ends.messages), part(ends.waited), part(ends.lost()));

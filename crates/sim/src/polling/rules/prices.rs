@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! tokens of a client     one a second, up to 3600; a request brings all it has, and pays the price
-//! every 10 ms            price + step·(wait − target)/target; the third rise in a row and those behind it by 0.8ⁿ of that
+//! every 10 ms            wait > target:  price + 1/50·(wait − target)/target, by 1/20 at most
+//!                        else:           price − 1/200
 //! tokens < price         refused, with the time until they suffice
 //! ```
-//! Rounds, both directions and the decay of rises are those of the authors' published program (its strategy with decay); target as
-//! for credits. How large a step is the paper finds by search for each service, and so did we, by goodput at 1.5, 3 and 10
-//! times the capacity (`STEP`). The paper's clients hold requests back while they know that their tokens do not suffice; a client
-//! here that obeys the time of a refusal does the same. A request whose client has given up is not served, as a call
-//! that was cancelled.
+//! The paper's clients hold requests back while they know that their tokens do not suffice; a client here that obeys the time
+//! of a refusal does the same. Target as for credits. How fast a price moves is chosen here: the paper leaves it to tuning. A
+//! request whose client has given up is not served, as a call that was cancelled.
 
 use std::collections::VecDeque;
 
@@ -17,21 +16,15 @@ use super::{Next, Offer, Request, Rule};
 
 const TARGET: f64 = 0.04;
 const ROUND: f64 = 0.01;
-/// What the price rises by in a round with a wait of twice the target. Of 0.001 to 1 by halves of a decade.
-const STEP: f64 = 0.01;
-/// By what the third rise in a row, and each behind it, is less.
-const DECAY: f64 = 0.8;
-const RISES_FREE: i32 = 2;
-/// Longest wait that counts, as targets.
-const WAIT_MAX: f64 = 50.0;
+const RISE: f64 = 0.02;
+const RISE_MAX: f64 = 0.05;
+const FALL: f64 = 0.005;
 /// Tokens that a client can save, and with that the highest price that anybody could pay.
 const TOKENS_MAX: f64 = 3600.0;
 
 pub(super) struct Prices {
     price: f64,
     adjusted: f64,
-    /// In a row.
-    rises: i32,
     queue: VecDeque<Request>,
     /// Since when each client has earned without paying, seconds.
     paid: Vec<f64>,
@@ -41,18 +34,18 @@ impl Prices {
     /// Everybody begins with the tokens of some seconds, not all with the same.
     pub(super) fn new(clients: u32) -> Self {
         let paid = (0..clients).map(|client| -f64::from(client.wrapping_mul(0x9E37_79B9) >> 28)).collect();
-        Self { price: 0.0, adjusted: 0.0, rises: 0, queue: VecDeque::new(), paid }
+        Self { price: 0.0, adjusted: 0.0, queue: VecDeque::new(), paid }
     }
 
     fn adjust(&mut self, now: f64) {
-        while now - self.adjusted >= ROUND {
-            self.adjusted += ROUND;
-            let wait = self.queue.front().map_or(0.0, |first| (self.adjusted - first.at).max(0.0));
-            let error = (wait / TARGET).min(WAIT_MAX) - 1.0;
-            let decay = if error > 1e-9 && self.rises >= RISES_FREE { DECAY.powi(self.rises) } else { 1.0 };
-            self.rises = if error > 1e-9 { self.rises.saturating_add(1) } else { 0 };
-            self.price = (self.price + STEP * error * decay).clamp(0.0, TOKENS_MAX);
+        let rounds = ((now - self.adjusted) / ROUND).floor();
+        if rounds < 1.0 {
+            return;
         }
+        self.adjusted += rounds * ROUND;
+        let wait = self.queue.front().map_or(0.0, |first| now - first.at);
+        let change = if wait > TARGET { (RISE * (wait - TARGET) / TARGET).min(RISE_MAX) } else { -FALL };
+        self.price = (self.price + change * rounds).clamp(0.0, TOKENS_MAX);
     }
 }
 
@@ -86,19 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_price_follows_the_wait_both_ways_and_rises_in_a_row_count_less() {
+    fn the_price_rises_with_the_wait_and_falls_slowly() {
         let mut rule = Prices::new(10);
         rule.on_request(0.0, request(1, 0.0));
-        rule.adjust(0.0601);
-        // Below the target for three rounds, at it for one, above it for two.
-        assert!((rule.price - STEP * (0.25 + 0.5)).abs() < 1e-9, "{}", rule.price);
-        let before = rule.price;
-        rule.adjust(0.0701);
-        assert!((rule.price - before - STEP * 0.75 * DECAY * DECAY).abs() < 1e-9, "{}", rule.price);
-        rule.next(0.0701);
-        let before = rule.price;
-        rule.adjust(0.0801);
-        assert!((rule.price - (before - STEP).max(0.0)).abs() < 1e-9, "{}", rule.price);
+        rule.adjust(0.08);
+        assert!((rule.price - 0.16).abs() < 1e-9, "eight rounds of one target too long: {}", rule.price);
+        rule.next(0.08);
+        rule.adjust(0.28);
+        assert!((rule.price - 0.06).abs() < 1e-9, "twenty rounds down: {}", rule.price);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! one in 64 would be late, or was            a glut: the queue is as long as patience, and nobody gains by that
 //! in a glut                                  who would wait for delay_max, or a 16th of its patience, is refused at once
-//! one in 32 is refused at most, or nobody
+//! one in 32 is refused at most for long, or nobody
 //!   for five seconds                         over: a burst may wait again for as long as its clients do
 //! ```
 //! A queue that is full of those who will hardly be in time serves as many as a short one, each of them later. It is of use
@@ -27,10 +27,13 @@ pub(super) enum Met {
 
 #[derive(Debug, Default)]
 pub(super) struct Glut {
-    /// The share of late that was not let in.
+    /// The share of late that was not let in, over few arrivals, and over many.
     share: f64,
+    lasting: f64,
     is_on: bool,
     refused: Timestamp,
+    /// Those who were told when to come back: not all at the same time.
+    told: u32,
 }
 
 impl Glut {
@@ -38,14 +41,15 @@ impl Glut {
         self.forget(now);
         let missed = f64::from(u8::from(met != Met::Room));
         self.share += (missed - self.share) / ARRIVALS;
+        self.lasting += (missed - self.lasting) / ARRIVALS_LASTING;
         if met != Met::Room {
             self.refused = now;
         }
         if self.is_on {
-            self.is_on = self.share >= OVER_BELOW;
+            self.is_on = self.lasting >= OVER_BELOW;
         } else if met == Met::Late && self.share >= BEGINS_AT {
-            // It lasts for some hundred arrivals at least: what waits has to go first.
-            (self.is_on, self.share) = (true, self.share.max(2.0 * OVER_BELOW));
+            // It lasts for some thousand arrivals at least: what waits has to go first, and clients ask in rounds.
+            (self.is_on, self.lasting) = (true, self.share.max(2.0 * OVER_BELOW));
         }
     }
 
@@ -55,15 +59,24 @@ impl Glut {
         self.is_on.then(|| delay_max.max(patience / PATIENCE_PART))
     }
 
+    /// When whoever was refused for it may come back: after half of its patience, or up to all of it, one behind the other.
+    pub(super) fn retry_after(&mut self, patience: Duration) -> Duration {
+        self.told = self.told.wrapping_add(GOLDEN);
+        patience.mul_f64(0.5 + 0.5 * f64::from(self.told) / f64::from(u32::MAX))
+    }
+
     fn forget(&mut self, now: Timestamp) {
         if now.since(self.refused) > QUIET {
-            (self.share, self.is_on) = (0.0, false);
+            (self.share, self.lasting, self.is_on) = (0.0, 0.0, false);
         }
     }
 }
 
 /// Arrivals over which the share is taken.
 const ARRIVALS: f64 = 256.0;
+const ARRIVALS_LASTING: f64 = 4096.0;
+/// Of 2³², so that those who are told one after the other are spread evenly.
+const GOLDEN: u32 = 0x9E37_79B9;
 const BEGINS_AT: f64 = 1.0 / 64.0;
 const OVER_BELOW: f64 = 1.0 / 32.0;
 /// Without a refusal for so long, there is no glut.
@@ -106,13 +119,24 @@ mod tests {
         });
         assert_eq!(lasting.wait_max(at(2000), TARGET, PATIENCE), Some(PATIENCE / 16));
         let mut calm = glut();
-        (100..2000).for_each(|number| {
-            calm.on_arrival(at(number), if number % 100 == 0 { Met::Refusal } else { Met::Room });
-        });
-        assert_eq!(calm.wait_max(at(2000), TARGET, PATIENCE), None);
+        let turn = |number| if number % 100 == 0 { Met::Refusal } else { Met::Room };
+        (100..2000).for_each(|number| calm.on_arrival(at(number), turn(number)));
+        assert!(calm.wait_max(at(2000), TARGET, PATIENCE).is_some(), "clients may come in rounds");
+        (2000..20_000).for_each(|number| calm.on_arrival(at(number), turn(number)));
+        assert_eq!(calm.wait_max(at(20_000), TARGET, PATIENCE), None);
         let mut silent = glut();
         assert!(silent.wait_max(at(5000), TARGET, PATIENCE).is_some());
         assert_eq!(silent.wait_max(at(5200), TARGET, PATIENCE), None);
+    }
+
+    #[test]
+    fn those_who_are_refused_do_not_come_back_together() {
+        let mut glut = Glut::default();
+        let mut times: Vec<Duration> = (0..100).map(|_| glut.retry_after(PATIENCE)).collect();
+        assert!(times.iter().all(|time| (PATIENCE / 2..=PATIENCE).contains(time)));
+        times.sort_unstable();
+        let widest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(widest < Duration::from_millis(30), "{widest:?}: a hundred within a second");
     }
 
     #[test]

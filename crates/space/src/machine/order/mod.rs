@@ -132,7 +132,7 @@ impl<T> Order<T> {
                 self.sweep(now);
                 if is_too_long(self) {
                     self.note_met(now, keeps_appointments, Met::Refusal);
-                    return Offered::Denied(waiter.value, lead(patience, patience));
+                    return Offered::Denied(waiter.value, self.glut.retry_after(patience));
                 }
             }
         }
