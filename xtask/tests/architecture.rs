@@ -66,7 +66,7 @@ fn pure_crates_depend_on_nothing_that_does_io() {
         for dependency in dependencies(&manifest) {
             assert!(
                 allowed.contains(&dependency),
-                "{name} is a pure crate and must not depend on {dependency}; see docs/ARCHITECTURE.md"
+                "{name} is a pure crate and must not depend on {dependency}; see docs/architecture.md"
             );
         }
         let clippy = read(&folder.join("clippy.toml"));
@@ -165,7 +165,7 @@ fn pure_folders_speak_of_nothing_that_does_io() {
 #[test]
 fn paths_in_the_documents_exist() {
     let inside = ["code-map", "overload", "durability", "bridge"].map(|page| format!("docs/internals/{page}.md"));
-    let documents = ["README.md", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"];
+    let documents = ["README.md", "docs/architecture.md", "CONTRIBUTING.md"];
     for document in documents.into_iter().chain(inside.iter().map(String::as_str)) {
         let text = read(&root().join(document));
         let mut paths = 0;
@@ -182,7 +182,7 @@ fn paths_in_the_documents_exist() {
 
 #[test]
 fn the_architecture_can_be_read_in_ten_minutes() {
-    let words = read(&root().join("docs/ARCHITECTURE.md")).split_whitespace().count();
+    let words = read(&root().join("docs/architecture.md")).split_whitespace().count();
     assert!(words <= 2000, "{words} words: what only one crate needs belongs into docs/internals");
 }
 
@@ -237,16 +237,16 @@ fn picture(mut arrows: BTreeMap<String, BTreeSet<String>>) -> String {
 #[test]
 fn the_arrows_in_the_document_are_those_of_the_manifests() {
     const BEGIN: &str = "<!-- arrows: TIDEGATE_BLESS=1 cargo test -p xtask --test architecture -->\n```text\n";
-    let path = root().join("docs/ARCHITECTURE.md");
+    let path = root().join("docs/architecture.md");
     let document = read(&path);
-    let (before, rest) = document.split_once(BEGIN).expect("docs/ARCHITECTURE.md marks where its arrows are");
+    let (before, rest) = document.split_once(BEGIN).expect("docs/architecture.md marks where its arrows are");
     let (shown, after) = rest.split_once("\n```").expect("the block ends");
     let true_arrows = picture(arrows());
     if std::env::var_os("TIDEGATE_BLESS").is_some_and(|value| value == "1") {
         fs::write(&path, format!("{before}{BEGIN}{true_arrows}\n```{after}")).expect("written");
         return;
     }
-    assert_eq!(shown, true_arrows, "docs/ARCHITECTURE.md shows other arrows; TIDEGATE_BLESS=1 writes them anew");
+    assert_eq!(shown, true_arrows, "docs/architecture.md shows other arrows; TIDEGATE_BLESS=1 writes them anew");
 }
 
 #[test]
