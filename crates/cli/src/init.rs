@@ -122,7 +122,7 @@ fn config(tls: bool) -> String {
         );
     }
     text.push_str(
-        "\n# Every user may do everything until there is a rule; then only what rules allow (docs/SECURITY.md):\n# [[security.rule]]\n# user = \"alice\"\n\
+        "\n# Every user may do everything until there is a rule; then only what rules allow (docs/security.md):\n# [[security.rule]]\n# user = \"alice\"\n\
          # allow = \"readwrite\"           # publish, subscribe, receive, read, write, readwrite\n# topic = \"home/#\"\n",
     );
     text

@@ -39,7 +39,7 @@ use tidegate_server::bind::CannotListen;
 use tidegate_server::config::Problems;
 use tidegate_server::serve;
 
-/// Gives back what a burst took: glibc's allocator keeps most of it for ever (docs/OPERATIONS.md has the figures).
+/// Gives back what a burst took: glibc's allocator keeps most of it for ever (docs/operations.md has the figures).
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

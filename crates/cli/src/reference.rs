@@ -72,13 +72,13 @@ fn lists() -> [(&'static str, &'static str, Fields); 15] {
     [
         (
             "[[listener]]",
-            "A listener with rules of its own, beside those of the section listeners ([SECURITY.md](SECURITY.md#several-listeners)). \
+            "A listener with rules of its own, beside those of the section listeners ([security.md](security.md#several-listeners)). \
              A change of kind or address, and a new one: *restart*",
             listener::FIELDS,
         ),
         (
             "[[security.rule]]",
-            "A rule of access ([SECURITY.md](SECURITY.md)). The first one shuts out what none allows.",
+            "A rule of access ([security.md](security.md)). The first one shuts out what none allows.",
             rule::FIELDS,
         ),
         (
@@ -89,7 +89,7 @@ fn lists() -> [(&'static str, &'static str, Fields); 15] {
         ("[[map.emit]]", "From the smart space to MQTT. *restart*", MapDirection::Emit.fields()),
         (
             "[classes.NAME]",
-            "A class of messages ([OPERATIONS.md](OPERATIONS.md)). A message belongs to the first one whose rules it meets; \
+            "A class of messages ([operations.md](operations.md)). A message belongs to the first one whose rules it meets; \
              all that is given must be met.",
             class::FIELDS,
         ),

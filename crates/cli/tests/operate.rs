@@ -140,12 +140,12 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
     assert!(broker.told(&["health"]).contains("healthy"));
     let status = broker.told(&["status"]);
     for line in [
-        "mqtt       127.0.0.1:",
-        "mqtts      -",
-        "coap       -",
-        "ssap       -",
-        "sepa_ws    -",
-        "admin      127.0.0.1:",
+        "mqtt         127.0.0.1:",
+        "mqtts        -",
+        "coap         -",
+        "ssap         -",
+        "sepa_ws      -",
+        "admin        127.0.0.1:",
     ] {
         assert!(status.contains(&format!("\n{line}")), "{line} is not in {status}");
     }

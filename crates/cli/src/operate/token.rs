@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use tidegate_program::{AdminClient, escaped};
 
-use super::table::{Align, Column, TextTable, shown, whole};
+use super::table::{Align, Column, TextTable, counted, shown, whole};
 use super::{out, print_json};
 use crate::arguments::{TokenArgs, TokenCommand};
 
@@ -43,7 +43,8 @@ fn list(door: &AdminClient, is_json: bool) -> Result<u8> {
         return Ok(0);
     }
     let can_make = if answer["can_make"] == true { "tidegate token make USER" } else { "no secret of our own" };
-    out(&format!("tokens are taken, by {} keys; to make one: {can_make}\n", shown(&answer["keys"])));
+    let keys = counted(answer["keys"].as_u64().unwrap_or(0), "key");
+    out(&format!("tokens are taken, by {keys}; to make one: {can_make}\n"));
     for (head, columns, member) in [("refused", REFUSED, "refused"), ("taken back", REVOKED, "revoked")] {
         let rows = answer[member].as_array().map_or(&[][..], Vec::as_slice);
         if !rows.is_empty() {

@@ -21,7 +21,7 @@ pub(super) fn table(experiments: &[Experiment], costs: &[Cost]) -> String {
     rows.push(Row {
         goal: 9,
         wanted: "cost of the control in the broker".to_owned(),
-        found: "needs the real broker: see [BENCHMARKS.md](BENCHMARKS.md)".to_owned(),
+        found: "needs the real broker: see [benchmarks.md](benchmarks.md)".to_owned(),
         word: None,
     });
     rows.push(Row {
