@@ -35,6 +35,8 @@ pub(super) struct SocketConnection {
     pub(super) closing: bool,
     /// The turn in which it was written last.
     pub(super) written_in: u32,
+    /// HTTP is spoken, and not MQTT.
+    pub(super) is_http: bool,
 }
 
 /// Whether and when a connection is read.
@@ -87,6 +89,7 @@ impl SocketConnection {
             blocked: false,
             closing: false,
             written_in: 0,
+            is_http: false,
         }
     }
 
@@ -156,6 +159,13 @@ impl SocketConnection {
     /// Bytes that were read and not used: of a packet that is not whole yet, or of more than there was time for.
     pub(super) fn kept(&self) -> usize {
         self.kept.len() - self.start
+    }
+
+    /// Takes what was read and not used.
+    pub(super) fn take_input(&mut self) -> Vec<u8> {
+        let rest = self.kept.split_off(self.start);
+        self.forget_input();
+        rest
     }
 
     /// Forgets what was read: nobody will look at it.

@@ -9,6 +9,7 @@ mod connection;
 mod datagrams;
 mod greet;
 mod lateness;
+mod requests;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use connection::Connections;
 use datagrams::CoapDoor;
 pub(crate) use datagrams::ForwardedDatagram;
 use lateness::Lateness;
+use requests::WebDoor;
 pub(crate) use token::INBOX;
 use token::Subject;
 
@@ -97,6 +99,8 @@ pub(crate) struct ShardThread {
     closings: VecDeque<(Timestamp, ConnId)>,
     /// Where CoAP is spoken, if it is.
     coap: Option<Box<CoapDoor>>,
+    /// Those who speak HTTP, once there are any.
+    web: Option<Box<WebDoor>>,
     handshakes: HandshakeTable,
     /// Visitors to go on with, in order; each at most once.
     visitors_next: Vec<HandshakeKey>,
@@ -167,6 +171,7 @@ impl ShardThread {
             write_next: Vec::new(),
             closings: VecDeque::new(),
             coap: None,
+            web: None,
             handshakes: HandshakeTable::default(),
             visitors_next: Vec::new(),
             tls_steps_left: 0,
@@ -238,6 +243,7 @@ impl ShardThread {
             self.next_accept(),
             self.batch_retry,
             self.coap.as_ref().and_then(|coap| coap.due()),
+            self.web.as_ref().and_then(|web| web.due()),
             self.stats_due,
             self.meter.due(),
             self.system_due(),
@@ -274,12 +280,14 @@ impl ShardThread {
         self.publish_system();
         self.fire_timers(events);
         self.turn_datagrams();
+        self.turn_requests();
         self.hand_tapped();
         self.answer_questions();
         self.write_down();
         self.send_batches();
         self.write_all();
         self.close_all();
+        self.settle_requests();
         self.resume_paused();
         if let Some(shard_writer) = &mut self.shard_writer {
             shard_writer.fetch(&mut self.shard, self.now);
