@@ -37,6 +37,7 @@ const PURE: &[(&str, &[&str])] = &[
         "face-coap",
         &["coap-lite", "foldhash", "hashbrown", "siphasher", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"],
     ),
+    ("face-http", &["base64", "httparse", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
     ("face-mqtt", &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
 ];
 
