@@ -59,7 +59,7 @@ fn metrics() -> String {
     std::fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}{sink}")).expect("a configuration");
     let example = path("tidegate.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--coap", "--admin"] {
+    for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--coap", "--http-topics", "--admin"] {
         command.args([door, "127.0.0.1:0"]);
     }
     let mut broker = command
