@@ -276,8 +276,21 @@ fn start_tidegate(
     let mut arguments: Vec<String> =
         ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA].map(Into::into).into();
     arguments.extend(
-        ["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--coap", "off", "--log-level", "warn"]
-            .map(Into::into),
+        [
+            "--admin",
+            "127.0.0.1:0",
+            "--http",
+            "off",
+            "--ssap",
+            "off",
+            "--coap",
+            "off",
+            "--http-topics",
+            "off",
+            "--log-level",
+            "warn",
+        ]
+        .map(Into::into),
     );
     if let Some(shards) = shards {
         arguments.extend(["--shards".to_owned(), shards.to_string()]);
@@ -313,7 +326,7 @@ pub(super) fn start_site(source: &BrokerSource, to: u16, wish: &BrokerNeeds, sto
     std::fs::write(folder.path().join("site.toml"), bridge)?;
     let mut arguments = vec!["serve", "-c", "site.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
     arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "warn"]);
-    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off"]);
+    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--http-topics", "off"]);
     start_own(folder, &arguments)
 }
 
@@ -326,7 +339,7 @@ pub(super) fn start_with_sink(to: u16) -> Result<RunningBroker> {
     std::fs::write(folder.path().join("sink.toml"), sink)?;
     let mut arguments = vec!["serve", "-c", "sink.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
     arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "error"]);
-    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off"]);
+    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--http-topics", "off"]);
     start_own(folder, &arguments)
 }
 
@@ -406,6 +419,8 @@ pub(super) fn start_space(settings: &[&str]) -> Result<RunningBroker> {
         "--ssap",
         "off",
         "--coap",
+        "off",
+        "--http-topics",
         "off",
         "--log-level",
         "warn",

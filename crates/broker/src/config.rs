@@ -36,7 +36,7 @@ pub struct Config {
     pub sys_interval: Duration,
     /// How long a drain may take.
     pub drain_timeout: Duration,
-    /// Pages (`https://app.example`) that may use the WebSocket listeners; `*` is every page. `None`: to a browser on
+    /// Pages (`https://app.example`) that may use the WebSocket listeners and those for topics over HTTP; `*` is every page. `None`: to a browser on
     /// this machine, pages from elsewhere are refused, and nobody else is. Clients that are no browsers send no origin
     /// and are not concerned.
     pub origins: Option<Arc<[String]>>,
@@ -115,6 +115,10 @@ pub enum ListenerKind {
     Wss,
     /// CoAP over UDP; one at most.
     Coap,
+    /// Topics over HTTP, with server-sent events.
+    HttpTopics,
+    /// The same over TLS.
+    HttpsTopics,
 }
 
 impl ListenerKind {
@@ -126,12 +130,14 @@ impl ListenerKind {
             Self::Ws => "ws",
             Self::Wss => "wss",
             Self::Coap => "coap",
+            Self::HttpTopics => "http_topics",
+            Self::HttpsTopics => "https_topics",
         }
     }
 
     /// TLS comes before everything else.
     pub fn is_encrypted(self) -> bool {
-        matches!(self, Self::Mqtts | Self::Wss)
+        matches!(self, Self::Mqtts | Self::Wss | Self::HttpsTopics)
     }
 }
 

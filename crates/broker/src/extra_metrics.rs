@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Mutex;
 
 use tidegate_face_coap::CoapStats;
+use tidegate_face_http::HttpStats;
 
 use crate::handle::Handle;
 use crate::inbox::lock;
@@ -26,11 +27,12 @@ pub struct ExtraMetric {
 /// Says what the numbers are now. Called on threads of the broker: it must not wait.
 pub type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 
-/// The source, once there is one, and what the door of CoAP has counted, by shard.
+/// The source, once there is one, and what the doors of CoAP and HTTP have counted, by shard.
 #[derive(Default)]
 pub(crate) struct ExtraMetrics {
     source: Mutex<Option<Source>>,
     coap: Mutex<BTreeMap<usize, CoapStats>>,
+    http: Mutex<BTreeMap<usize, HttpStats>>,
 }
 
 impl fmt::Debug for ExtraMetrics {
@@ -47,12 +49,18 @@ impl ExtraMetrics {
     pub(crate) fn all(&self) -> Vec<ExtraMetric> {
         let mut all = lock(&self.source).as_ref().map(|source| source()).unwrap_or_default();
         all.extend(coap_metrics(&lock(&self.coap)));
+        all.extend(http_metrics(&lock(&self.http)));
         all
     }
 
     /// What a shard's door of CoAP has counted by now.
     pub(crate) fn show_coap(&self, shard: usize, stats: CoapStats) {
         lock(&self.coap).insert(shard, stats);
+    }
+
+    /// The same of topics over HTTP.
+    pub(crate) fn show_http(&self, shard: usize, stats: HttpStats) {
+        lock(&self.http).insert(shard, stats);
     }
 }
 
@@ -86,6 +94,36 @@ fn coap_metrics(shards: &BTreeMap<usize, CoapStats>) -> Vec<ExtraMetric> {
     let gauge = |family, help, value| ExtraMetric { family, help, is_counter: false, labels: Vec::new(), value };
     metrics.push(gauge("coap_peers", "Addresses that CoAP is spoken with now.", sum(|stats| stats.peers)));
     metrics.push(gauge("coap_observers", "Observations over CoAP that there are now.", sum(|stats| stats.observers)));
+    metrics
+}
+
+/// The same of topics over HTTP; none without such a door.
+fn http_metrics(shards: &BTreeMap<usize, HttpStats>) -> Vec<ExtraMetric> {
+    if shards.is_empty() {
+        return Vec::new();
+    }
+    let sum = |field: fn(&HttpStats) -> u64| shards.values().map(field).sum();
+    let events: [(&'static str, u64); 7] = [
+        ("requests", sum(|stats| stats.requests)),
+        ("malformed", sum(|stats| stats.malformed)),
+        ("streams", sum(|stats| stats.streams_begun)),
+        ("resumed", sum(|stats| stats.resumed)),
+        ("forgotten", sum(|stats| stats.forgotten)),
+        ("replayed", sum(|stats| stats.replayed)),
+        ("missed", sum(|stats| stats.missed)),
+    ];
+    let mut metrics: Vec<ExtraMetric> = Vec::new();
+    metrics.extend(events.map(|(event, value)| ExtraMetric {
+        family: "topics_http",
+        help: "Topics over HTTP: requests, streams, and events that were sent again or that a reader was told are missing.",
+        is_counter: true,
+        labels: vec![("event", event)],
+        value,
+    }));
+    let gauge = |family, help, value| ExtraMetric { family, help, is_counter: false, labels: Vec::new(), value };
+    metrics.push(gauge("topics_streams", "Streams of events that somebody reads now.", sum(|stats| stats.streams)));
+    let help = "Streams of events that wait for who comes back.";
+    metrics.push(gauge("topics_streams_waiting", help, sum(|stats| stats.waiting)));
     metrics
 }
 

@@ -1,6 +1,6 @@
 //! One socket that the core does not know (yet, or any more), and how far it has come.
 //!
-//! [PROXY header] → [TLS] → [WebSocket upgrade] → CONNECT → who are you? → handed over; or, at any step: last words →
+//! [PROXY header] → [TLS] → [WebSocket upgrade] → CONNECT (or an HTTP request) → who are you? → handed over; or, at any step: last words →
 //! listening until the peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
 
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::access::Identity;
+use tidegate_face_http::{self as face_http, HttpHello};
 use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Version};
 
 use crate::authenticate::{Credentials, LoginGrant};
@@ -19,6 +20,7 @@ use crate::listener_counts::ListenerRefusal;
 use crate::permit::Permit;
 use crate::proxy_header::{PROXY_HEADER_BYTES_MAX, ProxyHeader, proxy_header};
 use crate::thread_message::{AcceptedSocket, Handover};
+use crate::websocket::upgrade::judge_origin;
 use crate::websocket::{AllowedPages, Upgrade, upgrade};
 
 /// Nobody asks for the address of somebody that is leaving.
@@ -65,6 +67,8 @@ enum HandshakeStage {
     Proxy,
     Upgrade,
     Connect,
+    /// Of HTTP: the first, or one that begins anew.
+    Request,
     Checking(Checking),
     Farewell,
     Lingering,
@@ -77,6 +81,8 @@ struct Checking {
     connect: usize,
     version: Version,
     client_id: String,
+    /// What it said, if it speaks HTTP.
+    http: Option<Box<HttpHello>>,
     /// Gone with it: who works for it looks here whether it is still there.
     presence: Arc<()>,
     /// It has been given more time.
@@ -85,7 +91,16 @@ struct Checking {
 
 impl Checking {
     fn new(connect: usize, version: Version, client_id: String) -> Self {
-        Self { connect, version, client_id, presence: Arc::default(), is_extended: false }
+        Self { connect, version, client_id, http: None, presence: Arc::default(), is_extended: false }
+    }
+
+    /// A CONNACK that says no, or what that is in HTTP.
+    fn refusal(&self, reason: ReasonCode, later: Option<(&str, Duration)>) -> Vec<u8> {
+        match (&self.http, later) {
+            (None, None) => refusal(self.version, reason),
+            (None, Some((words, retry_after))) => refusal_until(self.version, reason, words, retry_after),
+            (Some(hello), later) => refuse_request(hello, reason, later),
+        }
     }
 }
 
@@ -136,6 +151,11 @@ impl Handshake {
         }
     }
 
+    /// A connection of HTTP whose next request begins anew; these are its bytes.
+    pub(crate) fn again(arrival: AcceptedSocket, input: Vec<u8>) -> Self {
+        Self { stage: HandshakeStage::Request, input, ..Self::new(arrival) }
+    }
+
     /// Somebody that is leaving: everything was written.
     pub(crate) fn leaving(link: SocketLink) -> Self {
         let (input, output, stage) = (Vec::new(), Vec::new(), HandshakeStage::Lingering);
@@ -160,7 +180,9 @@ impl Handshake {
     ) -> HandshakeStep {
         match self.stage {
             HandshakeStage::Proxy => self.hear_proxy(scratch),
-            HandshakeStage::Upgrade | HandshakeStage::Connect => self.read(scratch, terms, make_id),
+            HandshakeStage::Upgrade | HandshakeStage::Connect | HandshakeStage::Request => {
+                self.read(scratch, terms, make_id)
+            }
             HandshakeStage::Farewell => self.say_goodbye(),
             HandshakeStage::Lingering if self.link.drain(scratch) => HandshakeStep::Close,
             HandshakeStage::Checking(_) | HandshakeStage::Lingering => HandshakeStep::Wait,
@@ -187,6 +209,8 @@ impl Handshake {
                 self.trouble = Some("no CONNECT in time".into());
                 HandshakeStep::Close
             }
+            // Browsers open connections in advance.
+            HandshakeStage::Request => HandshakeStep::Close,
             HandshakeStage::Checking(_) => self.refuse_until(ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after),
             HandshakeStage::Farewell | HandshakeStage::Lingering => HandshakeStep::Close,
         }
@@ -195,7 +219,7 @@ impl Handshake {
     /// Says no to a client that has said hello; to others there is nothing to say.
     pub(crate) fn refuse(&mut self, reason: ReasonCode) -> HandshakeStep {
         let answer = match &self.stage {
-            HandshakeStage::Checking(checking) => refusal(checking.version, reason),
+            HandshakeStage::Checking(checking) => checking.refusal(reason, None),
             _ => Vec::new(),
         };
         self.trouble = Some(reason.name().into());
@@ -205,7 +229,7 @@ impl Handshake {
     /// The same for a reason that passes.
     pub(crate) fn refuse_until(&mut self, reason: ReasonCode, words: &str, retry_after: Duration) -> HandshakeStep {
         let answer = match &self.stage {
-            HandshakeStage::Checking(checking) => refusal_until(checking.version, reason, words, retry_after),
+            HandshakeStage::Checking(checking) => checking.refusal(reason, Some((words, retry_after))),
             _ => Vec::new(),
         };
         self.trouble = Some(words.into());
@@ -254,7 +278,9 @@ impl Handshake {
 
     /// True while TLS is being agreed on: its next bytes may cost a signature.
     pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self.stage, HandshakeStage::Upgrade | HandshakeStage::Connect) && self.link.is_handshaking()
+        let is_early =
+            matches!(self.stage, HandshakeStage::Upgrade | HandshakeStage::Connect | HandshakeStage::Request);
+        is_early && self.link.is_handshaking()
     }
 
     /// Whether something was computed for its TLS handshake since the last call.
@@ -265,21 +291,21 @@ impl Handshake {
     /// It is this user by the rules of this number: ready for the core. `None` if it has not said hello, which nobody
     /// asks for.
     pub(crate) fn into_handover(self, grant: LoginGrant, generation: u64) -> Option<Handover> {
-        let HandshakeStage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
+        let HandshakeStage::Checking(Checking { connect, client_id, http, .. }) = self.stage else { return None };
         let (link, peer, listener, permit) = (self.link, self.peer, self.listener?, self.permit);
         let LoginGrant { user, roles, valid_for } = grant;
         let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name(), roles };
         let mut connect_bytes = self.input;
         let rest = connect_bytes.split_off(connect);
         let connect = connect_bytes;
-        Some(Handover { link, connect, rest, client_id, identity, peer, listener, permit, generation, valid_for })
+        Some(Handover { link, connect, http, rest, client_id, identity, peer, listener, permit, generation, valid_for })
     }
 
     /// Somebody that was let in by rules that do not hold any more: it is asked again.
     pub(crate) fn returned(handover: Handover, version: Version, user: Option<String>) -> Self {
-        let Handover { link, connect, rest, client_id, peer, listener, permit, .. } = handover;
+        let Handover { link, connect, http, rest, client_id, peer, listener, permit, .. } = handover;
         let name = Some((client_id.clone(), user));
-        let stage = HandshakeStage::Checking(Checking::new(connect.len(), version, client_id));
+        let stage = HandshakeStage::Checking(Checking { http, ..Checking::new(connect.len(), version, client_id) });
         let (input, output, listener) = ([connect, rest].concat(), Vec::new(), Some(listener));
         Self { link, stage, input, output, peer, listener, permit, trouble: None, name }
     }
@@ -344,6 +370,9 @@ impl Handshake {
     }
 
     fn parse(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
+        if matches!(self.stage, HandshakeStage::Request) {
+            return self.parse_request(terms, make_id);
+        }
         if matches!(self.stage, HandshakeStage::Upgrade) {
             match upgrade(&self.input, self.peer.ip(), terms.pages) {
                 Upgrade::Incomplete => return HandshakeStep::Wait,
@@ -385,6 +414,41 @@ impl Handshake {
         }
     }
 
+    /// The same of HTTP: pages that ask whether they may ask are answered, and then the first request says who asks.
+    fn parse_request(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
+        let pages = PagesHere(terms.pages);
+        loop {
+            match face_http::first(&self.input, self.peer.ip(), &pages) {
+                face_http::First::Incomplete => return HandshakeStep::Wait,
+                face_http::First::Refuse { answer, why } => {
+                    self.trouble = Some(why.into());
+                    return self.farewell(answer);
+                }
+                face_http::First::Answer { consumed, answer } => {
+                    // Small, and nobody asks so twice without having read the first.
+                    if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
+                        return HandshakeStep::Close;
+                    }
+                    self.input.drain(..consumed);
+                }
+                face_http::First::Hello(hello) => return self.ask_who(hello, make_id),
+            }
+        }
+    }
+
+    fn ask_who(&mut self, hello: Box<HttpHello>, make_id: impl FnOnce() -> String) -> HandshakeStep {
+        let client_id = hello.client_id(&self.peer.to_string(), make_id);
+        self.name = Some((client_id.clone(), hello.shown.user_name.clone()));
+        let Ok(certificate_name) = self.link.certificate_name() else {
+            self.trouble = Some("client certificate without a usable name".into());
+            return self.farewell(refuse_request(&hello, ReasonCode::NotAuthorized, None));
+        };
+        let credentials = request_credentials(&hello, certificate_name, self.listener());
+        let checking = Checking::new(0, Version::V311, client_id);
+        self.stage = HandshakeStage::Checking(Checking { http: Some(hello), ..checking });
+        HandshakeStep::Check(credentials)
+    }
+
     fn farewell(&mut self, answer: Vec<u8>) -> HandshakeStep {
         self.permit = None;
         self.input = Vec::new();
@@ -415,7 +479,42 @@ impl Handshake {
 
 /// What comes after a proxy has spoken, or if there is none.
 fn first_stage(listener: &OpenListener) -> HandshakeStage {
-    if listener.is_websocket() { HandshakeStage::Upgrade } else { HandshakeStage::Connect }
+    match () {
+        () if listener.is_websocket() => HandshakeStage::Upgrade,
+        () if listener.is_http() => HandshakeStage::Request,
+        () => HandshakeStage::Connect,
+    }
+}
+
+/// Which pages may use a listener, for who speaks HTTP there.
+#[derive(Debug)]
+pub(crate) struct PagesHere<'a>(pub(crate) AllowedPages<'a>);
+
+impl face_http::Pages for PagesHere<'_> {
+    fn judge(&self, peer: IpAddr, host: &str, origin: Option<&str>) -> Result<(), &'static str> {
+        judge_origin(peer, host, origin, self.0)
+    }
+}
+
+/// No, in HTTP. Who has shown nothing is asked for it.
+pub(crate) fn refuse_request(hello: &HttpHello, reason: ReasonCode, later: Option<(&str, Duration)>) -> Vec<u8> {
+    let is_nobody = hello.shown == face_http::Shown::default() && reason == ReasonCode::NotAuthorized;
+    let (reason, own_words) = match is_nobody {
+        true => (ReasonCode::BadUserNameOrPassword, "a user name and a password are needed, or a token"),
+        false => (reason, reason.name()),
+    };
+    let (words, retry_after) = later.map_or((own_words, None), |(words, time)| (words, Some(time)));
+    face_http::refusal(reason, words, retry_after, hello.origin.as_deref())
+}
+
+/// What a client of HTTP shows. It has no identifier of its own choice, as one of MQTT that leaves it empty.
+pub(crate) fn request_credentials(
+    hello: &HttpHello,
+    certificate_name: Option<String>,
+    listener: &'static str,
+) -> Credentials {
+    let (user_name, password) = (hello.shown.user_name.clone(), hello.shown.password.clone());
+    Credentials { client_id: String::new(), user_name, password, certificate_name, listener }
 }
 
 /// What a client shows.

@@ -190,6 +190,9 @@ impl Broker {
             if let Some((listener, socket)) = &datagrams {
                 shard.open_coap(Arc::clone(listener), Arc::clone(socket))?;
             }
+            if broker.listeners.iter().any(|listener| listener.is_http()) {
+                shard.open_requests();
+            }
             let builder = thread::Builder::new().name(format!("shard-{index}"));
             broker.threads.push(builder.spawn(move || {
                 let _vital = VitalThread::guard();

@@ -175,6 +175,11 @@ impl OpenListener {
         matches!(self.kind, ListenerKind::Ws | ListenerKind::Wss)
     }
 
+    /// HTTP is all that is spoken.
+    pub(crate) fn is_http(&self) -> bool {
+        matches!(self.kind, ListenerKind::HttpTopics | ListenerKind::HttpsTopics)
+    }
+
     /// How it is.
     pub(crate) fn report(&self) -> ListenerReport {
         ListenerReport {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_core::Whom;
 use tidegate_core::access::{Identity, Policy};
 use tidegate_core::settings::{Rate, Settings};
+use tidegate_face_http::HttpHello;
 
 use crate::ask::AskedQuestion;
 use crate::authenticate::{Authenticator, LoginGrant, LoginRefusal};
@@ -85,6 +86,8 @@ pub(crate) struct Handover {
     pub(crate) link: SocketLink,
     /// The CONNECT as it came; decoded again by the receiver, because what it decodes to borrows from it.
     pub(crate) connect: Vec<u8>,
+    /// What was said in place of a CONNECT by who speaks HTTP; the request is in `rest`.
+    pub(crate) http: Option<Box<HttpHello>>,
     /// Bytes that came after the CONNECT.
     pub(crate) rest: Vec<u8>,
     /// The client identifier, the client's own or a made-up one.
@@ -141,7 +144,7 @@ impl Rules {
         }
     }
 
-    /// The pages that may use this WebSocket listener.
+    /// The pages that may use this listener.
     pub(crate) fn pages(&self, listener: &'static str) -> AllowedPages<'_> {
         let nobody = Identity { listener, ..Identity::default() };
         match &self.origins {

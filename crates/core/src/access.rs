@@ -32,6 +32,12 @@ pub const SINK_IDS: &str = "$sink/";
 /// nobody has one who speaks anything else.
 pub const COAP_IDS: &str = "$coap/";
 
+/// The same of clients that speak HTTP: connections and streams.
+pub const HTTP_IDS: &str = "$http/";
+
+/// All such beginnings.
+pub(crate) const GIVEN_IDS: [&str; 2] = [COAP_IDS, HTTP_IDS];
+
 /// Which user a client identifier belongs to that is the broker's own; none if it is not.
 pub fn own_user(client_id: &str) -> Option<&'static str> {
     let known = [(BRIDGE_IDS, BRIDGE_USER), (SINK_IDS, SINK_USER)];

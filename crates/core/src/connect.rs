@@ -9,7 +9,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Properties, QoS, ReasonCode};
 
-use crate::access::{Action, COAP_IDS, Identity, Policy, own_user};
+use crate::access::{Action, GIVEN_IDS, Identity, Policy, own_user};
 use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::face::{ClientAnswer, Face};
@@ -150,7 +150,8 @@ impl ShardState {
         let is_too_long = hello.client_id.len() > self.settings.client_id_bytes_max && !hello.identity.is_own();
         // Whoever could be a bridge could take what waits for it.
         let is_reserved = own_user(hello.client_id).is_some() != hello.identity.is_own();
-        let is_given = hello.client_id.starts_with(COAP_IDS) && hello.face.given_ids() != Some(COAP_IDS);
+        let given = GIVEN_IDS.into_iter().find(|ids| hello.client_id.starts_with(ids));
+        let is_given = given.is_some_and(|ids| hello.face.given_ids() != Some(ids));
         if hello.client_id.is_empty() || is_too_long || is_reserved || is_given {
             return Err(ReasonCode::ClientIdentifierNotValid);
         }

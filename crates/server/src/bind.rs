@@ -27,18 +27,35 @@ impl std::fmt::Display for CannotListen {
 
 impl std::error::Error for CannotListen {}
 
-/// Takes out the listener for CoAP that nobody asked for, if it cannot be opened: no reason not to serve. Why it is gone,
-/// and what to type about it. If somebody takes the port after this look, the broker leaves it out by itself, in fewer words.
-pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Option<String> {
-    let Or::Word(_) = options.listeners.coap else { return None };
-    let place = listeners.iter().position(|listener| listener.kind == ListenerKind::Coap)?;
-    let error = try_to_bind(&listeners[place])?;
-    let Listener { bind: at, .. } = listeners.remove(place);
-    let why = match error.kind() {
-        ErrorKind::AddrInUse => format!("{} has the port", holder_words(at, true)),
-        _ => error.to_string(),
-    };
-    Some(format!("no CoAP: {at} (UDP) cannot be opened, {why}; choose another with --coap ADDR, or say --coap off"))
+/// Takes out the listeners for CoAP and for topics over HTTP that nobody asked for, if they cannot be opened: no reason not
+/// to serve. Which are gone, why, and what to type about it. If somebody takes a port after this look, the broker leaves it out by
+/// itself, in fewer words.
+pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Vec<(&'static str, String)> {
+    let doors = &options.listeners;
+    let unasked = [
+        (ListenerKind::Coap, matches!(doors.coap, Or::Word(_)), "CoAP", "UDP", "--coap"),
+        (
+            ListenerKind::HttpTopics,
+            matches!(doors.http_topics, Or::Word(_)),
+            "topics over HTTP",
+            "TCP",
+            "--http-topics",
+        ),
+    ];
+    let mut gone = Vec::new();
+    for (kind, is_unasked, what, port, flag) in unasked {
+        let is_it = |listener: &Listener| is_unasked && listener.kind == kind && !is_block(listener);
+        let Some(place) = listeners.iter().position(is_it) else { continue };
+        let Some(error) = try_to_bind(&listeners[place]) else { continue };
+        let Listener { bind: at, .. } = listeners.remove(place);
+        let why = match error.kind() {
+            ErrorKind::AddrInUse => format!("{} has the port", holder_words(at, kind == ListenerKind::Coap)),
+            _ => error.to_string(),
+        };
+        let advice = format!("choose another with {flag} ADDR, or say {flag} off");
+        gone.push((kind.name(), format!("no {what}: {at} ({port}) cannot be opened, {why}; {advice}")));
+    }
+    gone
 }
 
 fn try_to_bind(listener: &Listener) -> Option<std::io::Error> {
@@ -148,11 +165,11 @@ mod tests {
         let mut listeners = vec![Listener::new(ListenerKind::Coap, bind)];
         let mut options = Options::default();
         options.listeners.coap = Or::Is(Or::Is(crate::config::words::BindAddress(bind)));
-        assert_eq!(leave_out_unasked(&mut listeners, &options), None);
+        assert_eq!(leave_out_unasked(&mut listeners, &options), []);
         let refused = check(&listeners).unwrap_err().to_string();
         assert!(refused.contains("listens there already; move it with --coap ADDR"), "{refused}");
         options.listeners.coap = Or::WORD;
-        let why = leave_out_unasked(&mut listeners, &options).unwrap();
+        let (_, why) = leave_out_unasked(&mut listeners, &options).remove(0);
         assert!(listeners.is_empty() && why.contains("--coap off"), "{why}");
         if cfg!(target_os = "linux") {
             let me = format!("(pid {})", std::process::id());
@@ -160,7 +177,7 @@ mod tests {
         }
         drop(taken);
         listeners.push(Listener::new(ListenerKind::Coap, bind));
-        assert_eq!((leave_out_unasked(&mut listeners, &options), listeners.len()), (None, 1));
+        assert_eq!((leave_out_unasked(&mut listeners, &options), listeners.len()), (vec![], 1));
     }
 
     #[test]

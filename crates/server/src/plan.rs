@@ -174,12 +174,13 @@ fn pointless_beside_guard(loaded: &Loaded, listeners: &[Listener]) -> Vec<Config
     let origin = loaded.origin("guard.upstream");
     let problem = |message: String| ConfigProblem::of_key(origin, "guard.upstream", message);
     let mut problems = Vec::new();
-    let has_coap = listeners.iter().any(|listener| listener.kind == ListenerKind::Coap);
+    let has = |kind: ListenerKind| listeners.iter().any(|listener| listener.kind == kind);
     for (what, is_there) in [
         ("bridges", !loaded.bridges.is_empty()),
         ("sinks", !loaded.sinks.is_empty()),
         ("maps", !loaded.maps.is_empty()),
-        ("listener for CoAP", has_coap),
+        ("listener for CoAP", has(ListenerKind::Coap)),
+        ("topics over HTTP", has(ListenerKind::HttpTopics) || has(ListenerKind::HttpsTopics)),
     ] {
         if is_there {
             problems.push(problem(format!("a guard keeps no messages, so it has no {what}: that needs a broker")));

@@ -102,7 +102,7 @@ pub struct ServeCommand {
 pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Result<()> {
     let mut ready = prepare(&sources)?;
     plan::check_data(&ready.loaded)?;
-    let without_coap = bind::leave_out_unasked(&mut ready.config.listeners, &ready.loaded.options);
+    let left_out = bind::leave_out_unasked(&mut ready.config.listeners, &ready.loaded.options);
     bind::check(&ready.config.listeners)?;
     let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
     panics::log();
@@ -110,8 +110,8 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     // Registered before the first thread starts: a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
     log_warnings(&ready);
-    if let Some(why) = without_coap {
-        warn!(event = "door_off", door = "coap", "{why}");
+    for (door, why) in left_out {
+        warn!(event = "door_off", door, "{why}");
     }
     authority::note(&ready.loaded.options);
     if security::is_root() {
@@ -317,6 +317,8 @@ impl Banner<'_> {
                 ListenerKind::Mqtt | ListenerKind::Mqtts => format!("{kind} {at}"),
                 ListenerKind::Coap => format!("{kind}://{at}/ps"),
                 ListenerKind::Ws | ListenerKind::Wss => format!("{kind}://{at}/mqtt"),
+                ListenerKind::HttpTopics => format!("topics http://{at}/topics"),
+                ListenerKind::HttpsTopics => format!("topics https://{at}/topics"),
             };
             if listener.name == kind { format!("  {place}") } else { format!("  {} ({place})", listener.name) }
         };
@@ -478,8 +480,8 @@ mod tests {
     fn a_reload_gives_each_listener_its_own_and_misses_one_that_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidegate.toml");
-        // Whether CoAP's usual port is free is another question.
-        let usual = "[listeners]\ncoap = \"off\"\n";
+        // Whether usual ports are free is another question.
+        let usual = "[listeners]\ncoap = \"off\"\nhttp_topics = \"off\"\n";
         let block = |more: &str| {
             format!("{usual}[[listener]]\nname = \"f\"\nkind = \"mqtt\"\naddress = \"127.0.0.1:1884\"\n{more}")
         };

@@ -89,7 +89,10 @@ fn start(runner: &Runner, program: &Path, data: &Path) -> Result<TriedBroker, Fa
         "--ssap",
         "off",
     ]);
-    command.args(["--coap", "off", "--admin", "off", "--log-level", "off", "--data"]).arg(data).stdout(Stdio::piped());
+    command
+        .args(["--coap", "off", "--http-topics", "off", "--admin", "off", "--log-level", "off", "--data"])
+        .arg(data)
+        .stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;
     let mut said = BufReader::new(child.stdout.take().ok_or("no output")?);
     let mut banner = String::new();

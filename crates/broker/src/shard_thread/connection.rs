@@ -37,6 +37,8 @@ pub(super) struct SocketConnection {
     pub(super) written_in: u32,
     /// Its connection to the broker behind, of a guard.
     pub(super) upstream: Option<usize>,
+    /// HTTP is spoken, and not MQTT.
+    pub(super) is_http: bool,
 }
 
 /// Whether and when a connection is read.
@@ -90,6 +92,7 @@ impl SocketConnection {
             closing: false,
             written_in: 0,
             upstream: None,
+            is_http: false,
         }
     }
 
@@ -159,6 +162,13 @@ impl SocketConnection {
     /// Bytes that were read and not used: of a packet that is not whole yet, or of more than there was time for.
     pub(super) fn kept(&self) -> usize {
         self.kept.len() - self.start
+    }
+
+    /// Takes what was read and not used.
+    pub(super) fn take_input(&mut self) -> Vec<u8> {
+        let rest = self.kept.split_off(self.start);
+        self.forget_input();
+        rest
     }
 
     /// Forgets what was read: nobody will look at it.

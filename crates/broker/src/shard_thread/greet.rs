@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mio::event::Event;
 use tidegate_core::access::{BRIDGE_USER, Identity, is_own_user, own_user};
-use tidegate_core::shard_of;
+use tidegate_core::{ConnId, shard_of};
 use tidegate_face_mqtt::{MqttHello, MqttShard};
 use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 
@@ -14,11 +14,14 @@ use super::connection::SocketConnection;
 use super::{ShardThread, token};
 use crate::authenticate::{Credentials, LoginGrant, LoginRefusal};
 use crate::first_packet::{First, first_packet, refusal};
-use crate::handshake::{ConnectTerms, Handshake, HandshakeStep, PASSWORDS_WAIT, credentials};
+use crate::handshake::{
+    ConnectTerms, Handshake, HandshakeStep, PASSWORDS_WAIT, credentials, refuse_request, request_credentials,
+};
 use crate::handshakes::HandshakeKey;
 use crate::inbox::lock;
 use crate::known::{Familiarity, Print};
 use crate::limits::{LINGER, PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
+use crate::link::SocketLink;
 use crate::listener_counts::ListenerRefusal;
 use crate::password::{CheckRequester, PasswordCheck};
 use crate::thread_message::{AcceptedSocket, Handover, ThreadMessage};
@@ -72,7 +75,7 @@ impl ShardThread {
         }
     }
 
-    fn advance(&mut self, key: HandshakeKey) {
+    pub(super) fn advance(&mut self, key: HandshakeKey) {
         let Some(handshake) = self.handshakes.get(key) else { return };
         // Whoever came after a reload is judged by its rules, and their message is read at the start of the next turn.
         let is_behind = self.rules.generation != self.shared.generation();
@@ -320,6 +323,9 @@ impl ShardThread {
             return;
         }
         let Some(handover) = self.unless_banned(handover) else { return };
+        if handover.http.is_some() {
+            return self.adopt_request(handover);
+        }
         // What another thread could read can be read here, unless a reload made the rules stricter in between.
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
             self.turn_away(handover, ReasonCode::UnspecifiedError);
@@ -339,10 +345,21 @@ impl ShardThread {
             self.turn_away(handover, ReasonCode::QuotaExceeded);
             return;
         };
-        let Handover { mut link, rest, valid_for, .. } = handover;
+        let Handover { link, rest, valid_for, .. } = handover;
+        self.seat(id, link, rest, valid_for);
+    }
+
+    /// A connection of the core and its socket. False: the socket is broken, and nothing is there.
+    pub(super) fn seat(
+        &mut self,
+        id: ConnId,
+        mut link: SocketLink,
+        rest: Vec<u8>,
+        valid_for: Option<Duration>,
+    ) -> bool {
         if link.register(self.poll.registry(), token::connection(id)).is_err() {
             self.shard.handle_closed(id, tidegate_core::event::Why::Lost, self.now);
-            return;
+            return false;
         }
         let has_input = !rest.is_empty() || link.may_hold_input();
         self.connections.insert(SocketConnection::new(id, link, rest, self.now));
@@ -355,13 +372,18 @@ impl ShardThread {
         if has_input {
             self.queue_read(id);
         }
+        true
     }
 
     /// The rules changed while a client was on its way here: whoever let it in might not do so now.
-    fn ask_again(&mut self, mut handover: Handover, version: Version) {
+    pub(super) fn ask_again(&mut self, mut handover: Handover, version: Version) {
         let certificate_name = handover.link.certificate_name().unwrap_or_default();
-        let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else { return };
-        let credentials = credentials(&connect, certificate_name, handover.listener.name());
+        let listener = handover.listener.name();
+        let credentials = match (&handover.http, first_packet(&handover.connect, &self.connect_limits)) {
+            (Some(hello), _) => request_credentials(hello, certificate_name, listener),
+            (None, First::Connect { connect, .. }) => credentials(&connect, certificate_name, listener),
+            (None, _) => return,
+        };
         let key = self.handshakes.next_key();
         if handover.link.register(self.poll.registry(), token::handshake(key.index)).is_err() {
             return;
@@ -381,8 +403,11 @@ impl ShardThread {
 
     /// A CONNACK that says no, to somebody that was on the way to the core.
     pub(super) fn turn_away(&mut self, handover: Handover, reason: ReasonCode) {
-        let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
-        self.send_away(handover, &refusal(version, reason));
+        let answer = match &handover.http {
+            Some(hello) => refuse_request(hello, reason, None),
+            None => refusal(version_of_connect(&handover.connect).unwrap_or(Version::V311), reason),
+        };
+        self.send_away(handover, &answer);
     }
 
     /// These bytes are the last that somebody hears that was on the way in.

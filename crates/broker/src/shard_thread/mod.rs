@@ -11,6 +11,7 @@ mod greet;
 mod guard;
 mod lateness;
 mod outlaw;
+mod requests;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use connection::Connections;
 use datagrams::CoapDoor;
 pub(crate) use datagrams::ForwardedDatagram;
 use lateness::Lateness;
+use requests::WebDoor;
 pub(crate) use token::INBOX;
 use token::Subject;
 use upstream::Upstreams;
@@ -99,6 +101,8 @@ pub(crate) struct ShardThread {
     closings: VecDeque<(Timestamp, ConnId)>,
     /// Where CoAP is spoken, if it is.
     coap: Option<Box<CoapDoor>>,
+    /// Those who speak HTTP, once there are any.
+    web: Option<Box<WebDoor>>,
     handshakes: HandshakeTable,
     /// Connections to the broker behind, of a guard.
     upstreams: Upstreams,
@@ -171,6 +175,7 @@ impl ShardThread {
             write_next: Vec::new(),
             closings: VecDeque::new(),
             coap: None,
+            web: None,
             handshakes: HandshakeTable::default(),
             upstreams: Upstreams::default(),
             visitors_next: Vec::new(),
@@ -246,6 +251,7 @@ impl ShardThread {
             self.next_accept(),
             self.batch_retry,
             self.coap.as_ref().and_then(|coap| coap.due()),
+            self.web.as_ref().and_then(|web| web.due()),
             self.stats_due,
             self.meter.due(),
             self.system_due(),
@@ -284,6 +290,7 @@ impl ShardThread {
         self.publish_system();
         self.fire_timers(events);
         self.turn_datagrams();
+        self.turn_requests();
         self.hand_tapped();
         self.answer_questions();
         self.write_down();
@@ -291,6 +298,7 @@ impl ShardThread {
         self.flush_ups();
         self.write_all();
         self.close_all();
+        self.settle_requests();
         self.resume_paused();
         self.resume_downs();
         if let Some(shard_writer) = &mut self.shard_writer {

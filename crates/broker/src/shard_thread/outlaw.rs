@@ -9,6 +9,7 @@ use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
 use super::ShardThread;
 use crate::bans::Banned;
 use crate::first_packet::refusal_until;
+use crate::handshake::refuse_request;
 use crate::inbox::lock;
 use crate::listener_counts::ListenerRefusal;
 use crate::thread_message::Handover;
@@ -36,8 +37,14 @@ impl ShardThread {
         let left = lock(&self.shared.bans).find(client_id, identity.user.as_deref(), peer.ip(), self.now);
         let Some(left) = left else { return Some(handover) };
         handover.listener.counts.refuse(ListenerRefusal::Banned);
-        let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
-        self.send_away(handover, &refusal_until(version, ReasonCode::Banned, "banned", left));
+        let answer = match &handover.http {
+            Some(hello) => refuse_request(hello, ReasonCode::Banned, Some(("banned", left))),
+            None => {
+                let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
+                refusal_until(version, ReasonCode::Banned, "banned", left)
+            }
+        };
+        self.send_away(handover, &answer);
         None
     }
 

@@ -187,11 +187,14 @@ impl ShardThread {
             return Read { units: partial, has_more: self.after_read(id, received.source, Then::Continue) };
         }
         let portion = Portion { since: connection.silent_at, dry_at: connection.dry_at, units };
-        let progress = match (connection.upstream, &self.shared.guard) {
-            (Some(upstream), Some(guard)) => {
+        let progress = match (connection.upstream, &self.shared.guard, &mut self.web) {
+            (Some(upstream), Some(guard), _) => {
                 let (progress, passed) = self.shard.pass_portion(id, bytes, &portion, &guard.origins, self.now);
                 self.upstreams.take(upstream, &bytes[..passed]);
                 progress
+            }
+            (_, _, Some(web)) if connection.is_http => {
+                web.handle_portion(&mut self.shard, &self.rules, id, bytes, &portion, self.now)
             }
             _ => self.shard.handle_portion(id, bytes, &portion, self.now),
         };
@@ -261,8 +264,15 @@ impl ShardThread {
         }
     }
 
+    /// Those that have no socket of their own, or none any more.
+    fn write_nowhere(&mut self, id: ConnId) {
+        if !self.write_stream(id) {
+            self.write_datagrams(id);
+        }
+    }
+
     fn write(&mut self, id: ConnId) {
-        let Some(connection) = self.connections.get(id) else { return self.write_datagrams(id) };
+        let Some(connection) = self.connections.get(id) else { return self.write_nowhere(id) };
         if connection.blocked {
             return;
         }
@@ -298,6 +308,7 @@ impl ShardThread {
             let Some(connection) = self.connections.get(id) else {
                 if !self.close_datagrams(id) {
                     self.shard.handle_closed(id, Why::Lost, self.now);
+                    self.forget_request(id);
                 }
                 continue;
             };
@@ -317,7 +328,7 @@ impl ShardThread {
     }
 
     /// Says goodbye when the last byte is out.
-    fn finish_if_written(&mut self, id: ConnId) -> bool {
+    pub(super) fn finish_if_written(&mut self, id: ConnId) -> bool {
         let is_written = self.shard.outbox(id).iter().all(|slice| slice.is_empty());
         if !is_written || self.connections.get(id).is_none_or(|connection| connection.blocked) {
             return false;
@@ -325,7 +336,7 @@ impl ShardThread {
         let Some(connection) = self.connections.remove(id) else { return false };
         self.leave_order(&connection);
         self.leave_upstream(&connection);
-        self.shard.handle_closed(id, Why::Lost, self.now);
+        self.forget(&connection);
         let mut link = connection.link;
         link.finish();
         if connection.end == StreamEnd::Reached || link.drain(&mut self.scratch) {
@@ -343,14 +354,26 @@ impl ShardThread {
         if let Some(mut connection) = self.connections.remove(id) {
             self.leave_order(&connection);
             self.leave_upstream(&connection);
-            let has_left = connection.upstream.is_some() && self.shard.has_said_goodbye(id);
-            self.shard.handle_closed(id, if has_left { Why::Goodbye } else { Why::Lost }, self.now);
+            if connection.closing || !connection.is_http || !self.keep_stream(id) {
+                self.forget(&connection);
+            }
             // A layer may have words for it: a TLS alert, a WebSocket close.
             connection.link.say_goodbye();
         }
     }
 
-    fn leave_order(&mut self, connection: &SocketConnection) {
+    /// The socket is gone, and so is the connection.
+    fn forget(&mut self, connection: &SocketConnection) {
+        // Who speaks HTTP has no other way to say goodbye; and what a client of a guard says of it goes to the broker behind.
+        let has_left = connection.upstream.is_some() && self.shard.has_said_goodbye(connection.id);
+        let why = if connection.is_http || has_left { Why::Goodbye } else { Why::Lost };
+        self.shard.handle_closed(connection.id, why, self.now);
+        if connection.is_http {
+            self.forget_request(connection.id);
+        }
+    }
+
+    pub(super) fn leave_order(&mut self, connection: &SocketConnection) {
         if let Some(place) = connection.place {
             self.order.leave(place);
         }

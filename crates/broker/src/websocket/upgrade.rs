@@ -108,10 +108,21 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
 /// trusts this machine, nor, wherever the browser is, to one that lets everybody in. Where the operator has listed pages, those may and no others, wherever the browser is.
 fn judge_page(headers: &[httparse::Header<'_>], peer: IpAddr, pages: AllowedPages<'_>) -> Result<(), Fault> {
     let bad = |why| (400, "Bad Request", why);
-    let forbidden = |why| Err((403, "Forbidden", why));
-    let host = name_in(once(headers, "Host").map_err(bad)?);
+    let host = once(headers, "Host").map_err(bad)?;
     let is_browser = headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"));
     let origin = if is_browser { Some(once(headers, "Origin").map_err(bad)?) } else { None };
+    judge_origin(peer, host, origin, pages).map_err(|why| (403, "Forbidden", why))
+}
+
+/// The same of what matters of such a request: the host that it was sent to, and the page that sent it, if there is one.
+pub(crate) fn judge_origin(
+    peer: IpAddr,
+    host: &str,
+    origin: Option<&str>,
+    pages: AllowedPages<'_>,
+) -> Result<(), &'static str> {
+    let forbidden = |why| Err(why);
+    let host = name_in(host);
     match (pages, origin) {
         (AllowedPages::Listed(listed), Some(origin)) => {
             if !listed.iter().any(|page| page == "*" || page.eq_ignore_ascii_case(origin)) {

@@ -43,6 +43,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     coap: Option<String>,
 
+    /// Topics over HTTP, with server-sent events
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    http_topics: Option<String>,
+
+    /// Topics over TLS (needs --cert and --key)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    https_topics: Option<String>,
+
     /// Smart-M3 (SSAP)
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     ssap: Option<String>,
@@ -164,6 +172,8 @@ impl ServeArgs {
             ("--ws", "listeners.ws", &self.ws),
             ("--wss", "listeners.wss", &self.wss),
             ("--coap", "listeners.coap", &self.coap),
+            ("--http-topics", "listeners.http_topics", &self.http_topics),
+            ("--https-topics", "listeners.https_topics", &self.https_topics),
             ("--ssap", "listeners.ssap", &self.ssap),
             ("--http", "listeners.http", &self.http),
             ("--ssaps", "listeners.ssaps", &self.ssaps),

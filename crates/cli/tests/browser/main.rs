@@ -6,6 +6,7 @@
 
 mod driver;
 mod flood;
+mod topics;
 mod trouble;
 mod work;
 

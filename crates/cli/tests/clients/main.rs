@@ -10,6 +10,7 @@
 
 mod aiocoap;
 mod broker;
+mod curl;
 mod libcoap;
 mod mosquitto;
 mod mosquitto_bridge;

@@ -41,7 +41,20 @@ impl Host {
         let mut command = Command::new(program_beside("tidegate")?);
         let free = "127.0.0.1:0";
         command.args(["serve", "-c", "testbed.toml", "--data", "data", "--log-level", "error", "--ws", "off"]);
-        command.args(["--admin", "off", "--coap", "off", "--mqtt", free, "--http", free, "--ssap", free]);
+        command.args([
+            "--admin",
+            "off",
+            "--coap",
+            "off",
+            "--http-topics",
+            "off",
+            "--mqtt",
+            free,
+            "--http",
+            free,
+            "--ssap",
+            free,
+        ]);
         command.args(settings.iter().flat_map(|setting| ["--set", setting]));
         // The settings of whoever runs the laboratory are not those of the broker under test.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_")) {

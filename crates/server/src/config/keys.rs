@@ -152,6 +152,10 @@ keys! {
         Restart wss: SecureDoor = Or::WORD;
         /// CoAP over UDP, which knows no users; auto is 127.0.0.1:5683 while there are none, beside listeners.mqtt.
         Restart coap: SecureDoor = Or::WORD;
+        /// Topics over HTTP, with server-sent events; auto is 127.0.0.1:8082, beside listeners.mqtt.
+        Restart http_topics: SecureDoor = Or::WORD;
+        /// The same over TLS, with tls.cert and tls.key.
+        Restart https_topics: Door = Or::WORD;
         /// Smart-M3 (SSAP), which knows no users; auto is 127.0.0.1:10010 while there are none.
         Restart ssap: SecureDoor = Or::WORD;
         /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.
@@ -248,7 +252,7 @@ keys! {
         Reload bind_client_ids: BindIds = BindIds::Sessions;
         /// With a password_file: let certificates in whose name is not in it.
         Reload any_certificate_user: bool = false;
-        /// Pages that may use ws and wss, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in.
+        /// Pages that may use ws, wss and topics over HTTP, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in.
         Reload origins: Or<Auto, Origins> = Or::WORD;
     }
     http_auth: HttpAuthSection {

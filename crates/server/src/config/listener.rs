@@ -3,7 +3,7 @@
 //! ```toml
 //! [[listener]]
 //! name = "factory"                     # else the kind and the port: "mqtts-8884"
-//! kind = "mqtts"                       # mqtt, mqtts, ws or wss
+//! kind = "mqtts"                       # mqtt, mqtts, ws, wss, http_topics or https_topics
 //! address = "0.0.0.0:8884"
 //! cert = "factory.pem"                 # else that of [tls]; with it key, client_ca and client_cert_required
 //! key = "factory.key"
@@ -32,7 +32,7 @@ pub const LISTENERS_MAX: usize = 64;
 
 /// Every field with its meaning.
 pub const FIELDS: Fields = &[
-    ("kind", "What is spoken there: `mqtt`, `mqtts`, `ws` or `wss`."),
+    ("kind", "What is spoken there: `mqtt`, `mqtts`, `ws`, `wss`, `http_topics` or `https_topics`."),
     ("address", "Where it listens, as in the section listeners."),
     (
         "name",
@@ -40,7 +40,7 @@ pub const FIELDS: Fields = &[
     ),
     (
         "cert",
-        "Certificate chain for `mqtts` and `wss`, PEM. Unset: that of the section tls, with all that belongs to it.",
+        "Certificate chain for `mqtts`, `wss` and `https_topics`, PEM. Unset: that of the section tls, with all that belongs to it.",
     ),
     ("key", "Private key of cert."),
     ("client_ca", "CA that signs client certificates, with cert."),
@@ -235,7 +235,8 @@ fn path(value: &ConfigValue, at: &Origin) -> Result<PathBuf, String> {
 fn kind(value: &ConfigValue) -> Result<ListenerKind, String> {
     // Of CoAP there is one.
     let found = DOORS.iter().find(|(kind, name)| *kind != ListenerKind::Coap && value.text() == Some(name));
-    found.map(|(kind, _)| *kind).ok_or_else(|| value.unfit("\"mqtt\", \"mqtts\", \"ws\" or \"wss\""))
+    let expected = "\"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\" or \"https_topics\"";
+    found.map(|(kind, _)| *kind).ok_or_else(|| value.unfit(expected))
 }
 
 /// A name that fits a log line, a label of a metric and a table.

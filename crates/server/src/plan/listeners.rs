@@ -20,6 +20,8 @@ pub const DOORS: &[(ListenerKind, &str)] = &[
     (ListenerKind::Ws, "ws"),
     (ListenerKind::Wss, "wss"),
     (ListenerKind::Coap, "coap"),
+    (ListenerKind::HttpTopics, "http_topics"),
+    (ListenerKind::HttpsTopics, "https_topics"),
 ];
 
 /// What a listener is called in the configuration: its key, or its block.
@@ -59,13 +61,30 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
         Or::Word(_) => Some(([127, 0, 0, 1], 5683).into()),
     };
     open.extend(coap.map(|at| (ListenerKind::Coap, at)));
-    for (name, door) in [("https", doors.https), ("ssaps", doors.ssaps), ("admin_https", doors.admin_https)] {
+    let topics = match doors.http_topics {
+        Or::Is(door) => address(door),
+        Or::Word(_) if super::guard(options).is_some() => None,
+        Or::Word(_) => address(doors.mqtt).map(|_| ([127, 0, 0, 1], 8082).into()),
+    };
+    open.extend(topics.map(|at| (ListenerKind::HttpTopics, at)));
+    open.extend(address(doors.https_topics).map(|at| (ListenerKind::HttpsTopics, at)));
+    let secure = [
+        ("https", doors.https),
+        ("ssaps", doors.ssaps),
+        ("https_topics", doors.https_topics),
+        ("admin_https", doors.admin_https),
+    ];
+    for (name, door) in secure {
         problems.extend(address(door).and_then(|_| without_certificate(name, options)));
     }
     open.sort_by_key(|(kind, _)| DOORS.iter().position(|(other, _)| other == kind));
     let tls_of = |kind: ListenerKind| tls.filter(|_| kind.is_encrypted()).cloned();
-    // Of CoAP alone: the others are asked for by whoever starts a broker.
-    let is_optional = |kind| kind == ListenerKind::Coap && matches!(doors.coap, Or::Word(_));
+    // The others are asked for by whoever starts a broker.
+    let is_optional = |kind| match kind {
+        ListenerKind::Coap => matches!(doors.coap, Or::Word(_)),
+        ListenerKind::HttpTopics => matches!(doors.http_topics, Or::Word(_)),
+        _ => false,
+    };
     let listener =
         |(kind, bind)| Listener { tls: tls_of(kind), is_optional: is_optional(kind), ..Listener::new(kind, bind) };
     open.into_iter().map(listener).collect()
