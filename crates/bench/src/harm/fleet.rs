@@ -36,6 +36,10 @@ const QUIET_NS: u64 = 300_000_000;
 /// Refusals are watched for so much longer than they may last.
 const WATCH_MORE_S: f64 = 1.0;
 
+fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
 struct FleetConnection {
     connection: GeneratorConnection,
     /// The reader takes more from then on.
@@ -119,10 +123,8 @@ impl HarmFleet {
         self.clock.now_ns() - self.begin_ns
     }
 
-    /// Runs all parts, and tells what became of each cohort. Who `watches` goes on after that until all is well, or until
-    /// refusals must have ended.
-    pub(super) fn run(mut self, phases: Phases, watches: bool) -> Result<Vec<Figures>> {
-        let nanos = |seconds: f64| (seconds * 1e9) as u64;
+    /// Runs all parts, and tells what became of each cohort.
+    pub(super) fn run(&mut self, phases: Phases) -> Result<Vec<Figures>> {
         let end_ns = nanos(phases.end());
         while self.now_ns() < end_ns {
             self.step(end_ns)?;
@@ -137,15 +139,17 @@ impl HarmFleet {
                 (last, since) = (delivered, self.now_ns());
             }
         }
-        let mut figures = self.crowd.clone().finish();
-        if watches {
-            let limit = nanos(phases.trouble_end() + REFUSED_S + WATCH_MORE_S);
-            while self.now_ns() < limit && !self.crowd.is_well(self.now_ns()) {
-                self.step(limit)?;
-            }
-            self.crowd.look_back(&mut figures, end_ns.max(self.now_ns().saturating_sub(QUIET_NS)));
+        Ok(self.crowd.clone().finish())
+    }
+
+    /// Goes on until all is well, or until refusals must have ended, and adds what was seen.
+    pub(super) fn watch(mut self, phases: Phases, figures: &mut [Figures]) -> Result<()> {
+        let limit = nanos(phases.trouble_end() + REFUSED_S + WATCH_MORE_S);
+        while self.now_ns() < limit && !self.crowd.is_well(self.now_ns()) {
+            self.step(limit)?;
         }
-        Ok(figures)
+        self.crowd.look_back(figures, nanos(phases.end()).max(self.now_ns().saturating_sub(QUIET_NS)));
+        Ok(())
     }
 
     /// Everybody whose time has come acts, and what there is is carried; waits for that until `limit_ns` at most.

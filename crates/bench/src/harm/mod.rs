@@ -3,8 +3,8 @@
 //!
 //! A *pair* is one run with control and one without, each on a fresh broker. Where clients have been there for long, both
 //! find what a broker learns of them in virtual time in their store (`world::learned`), as after a restart. If something is
-//! worse with control two more pairs are run: HARM is what is worse in two of the three (`zoo::judge`). The exit code is 1
-//! if there is any.
+//! worse with control more pairs are run, until it can be told whether that is chance (`zoo::verdict`). The exit code is 1
+//! if there is HARM.
 
 mod fleet;
 mod plan;
@@ -20,9 +20,10 @@ use tidegate_broker::store_link::write_learned;
 use tidegate_control::Timestamp;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_program::{Stop, Usage};
-use tidegate_sim::zoo::judge::{self, HarmVerdict, SOCKETS};
+use tidegate_sim::zoo::judge::{self, Comparison, HarmFigure, SOCKETS};
 use tidegate_sim::zoo::model::ZooScenario;
 use tidegate_sim::zoo::tally::Figures;
+use tidegate_sim::zoo::verdict::{self, HarmVerdict};
 use tidegate_sim::zoo::{table, world};
 
 use crate::arguments::BenchArgs;
@@ -33,7 +34,7 @@ use crate::process::{BrokerNeeds, BrokerSource, Tune};
 use crate::procfs::{self, CpuMeter};
 use crate::report::BrokerRole;
 use fleet::HarmFleet;
-use plan::{HarmPlan, PAIRS_MAX, SECS, SECS_QUICK};
+use plan::{HarmPlan, SECS, SECS_QUICK};
 
 /// What a quick run leaves out: variants of others.
 const NOT_QUICK: &[&str] = &[
@@ -63,6 +64,8 @@ const NOT_QUICK: &[&str] = &[
     "space-slow-queries-writers",
     "space-crowd",
 ];
+/// Where the processor's time is what is scarce, and a delivery with control may cost little more than without.
+const COSTS: &[&str] = &["fan-in-500k", "fan-in-200k", "fan-in-blast", "pairs-blast"];
 /// Control off.
 const OFF: Tune = Tune { name: "off", role: BrokerRole::Own, settings: &["backoff.mode=off", "priority.mode=off"] };
 /// Control as it is shipped.
@@ -78,6 +81,8 @@ type Before = (Vec<SavedRhythm>, Timestamp);
 struct HarmRun {
     figures: Vec<Figures>,
     cores: Cores,
+    /// The broker's processor time for a delivery; not a number where that cannot be known.
+    cpu_us: f64,
 }
 
 /// All runs of a scenario.
@@ -196,25 +201,23 @@ impl Zoo {
         let before = world::learned(scenario, SEED_BEFORE);
         let (known, verdict) = (before.0.len(), HarmVerdict::default());
         let mut row = HarmRow { scenario, known, on: Vec::new(), off: Vec::new(), peer: None, verdict };
-        let mut pairs: Vec<Vec<_>> = Vec::new();
-        while pairs.is_empty() || (pairs.len() < PAIRS_MAX && !pairs[0].is_empty()) {
+        let mut pairs: Vec<Vec<Comparison>> = Vec::new();
+        while verdict::is_open(&pairs, &SOCKETS) {
             let seed = pairs.len() as u64 + 1;
             // By turns: whoever is first finds the machine as it is.
-            if pairs.len().is_multiple_of(2) {
-                row.on.push(self.once(scenario, &on, &before, seed)?);
-                row.off.push(self.once(scenario, &off, &before, seed)?);
-            } else {
-                row.off.push(self.once(scenario, &off, &before, seed)?);
-                row.on.push(self.once(scenario, &on, &before, seed)?);
-            }
-            let last = |runs: &[HarmRun]| runs.last().map(|run| run.figures.clone()).unwrap_or_default();
-            pairs.push(judge::harms(scenario, &last(&row.on), &last(&row.off), &SOCKETS));
+            let is_on_first = pairs.len().is_multiple_of(2);
+            let first = self.once(scenario, if is_on_first { &on } else { &off }, &before, seed)?;
+            let second = self.once(scenario, if is_on_first { &off } else { &on }, &before, seed)?;
+            let (with, without) = if is_on_first { (first, second) } else { (second, first) };
+            pairs.push(compare(scenario, &with, &without));
+            row.on.push(with);
+            row.off.push(without);
         }
         if let Some(peer) = &self.peer {
             // What a peer cannot do is not our failure.
             row.peer = Some(self.once(scenario, peer, &before, 1).map_err(|error| format!("{error:#}")));
         }
-        row.verdict = HarmVerdict::of(&pairs);
+        row.verdict = HarmVerdict::of(&pairs, &SOCKETS);
         Ok(row)
     }
 
@@ -231,12 +234,27 @@ impl Zoo {
         let phases = plan::phases(scenario, self.secs);
         let mut fleet = HarmFleet::new(scenario, phases, seed, broker.address, self.stop.clone())?;
         fleet.connect().with_context(|| source.name())?;
-        let (meter, began) = (CpuMeter::start(broker.pid), Instant::now());
-        let is_on = matches!(source, BrokerSource::Tidegate { tune, .. } if *tune == ON);
-        let figures = fleet.run(phases, is_on)?;
+        let cpu = || broker.pid.and_then(procfs::cpu_ns);
+        let (meter, began, cpu_before) = (CpuMeter::start(broker.pid), Instant::now(), cpu());
+        let mut figures = fleet.run(phases)?;
+        let spent = cpu_before.zip(cpu()).map_or(f64::NAN, |(before, after)| after.saturating_sub(before) as f64 / 1e3);
         let (_, cores) = meter.stop(began.elapsed().as_secs_f64());
-        Ok(HarmRun { figures, cores })
+        let delivered: u64 = figures.iter().map(|figures| figures.delivered).sum();
+        // What comes after would not be the same with control and without.
+        if matches!(source, BrokerSource::Tidegate { tune, .. } if *tune == ON) {
+            fleet.watch(phases, &mut figures)?;
+        }
+        Ok(HarmRun { figures, cores, cpu_us: spent / delivered as f64 })
     }
+}
+
+/// One pair of runs.
+fn compare(scenario: &ZooScenario, on: &HarmRun, off: &HarmRun) -> Vec<Comparison> {
+    let mut found = judge::compare(scenario, &on.figures, &off.figures);
+    if COSTS.contains(&scenario.name) && on.cpu_us.is_finite() && off.cpu_us.is_finite() {
+        found.push(Comparison { cohort: "all", figure: HarmFigure::Cpu, on: on.cpu_us, off: off.cpu_us });
+    }
+    found
 }
 
 #[cfg(test)]
@@ -244,9 +262,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_quick_run_leaves_out_exists() {
+    fn what_is_left_out_of_a_quick_run_or_judged_by_its_cost_exists() {
         let is_there =
             |name: &&&str| table::all().any(|it| it.name == **name) || space::all().any(|it| it.name == **name);
-        assert_eq!(NOT_QUICK.iter().filter(|name| !is_there(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
+        let named = NOT_QUICK.iter().chain(COSTS);
+        assert_eq!(named.filter(|name| !is_there(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
     }
 }

@@ -4,12 +4,13 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_sim::zoo::judge::{Harm, HarmVerdict, REFUSED_S, SOCKETS, Tolerance};
+use tidegate_sim::zoo::judge::{REFUSED_S, SOCKETS, Tolerance};
 use tidegate_sim::zoo::model::CohortSide;
 use tidegate_sim::zoo::tally::Figures;
+use tidegate_sim::zoo::verdict::{Finding, HarmVerdict, PAIRS_MAX};
 
-use super::plan::{HarmPlan, PAIRS_MAX};
-use super::{HarmRow, HarmRun, space};
+use super::plan::HarmPlan;
+use super::{COSTS, HarmRow, HarmRun, space};
 use crate::peers;
 use crate::process::BrokerSource;
 
@@ -19,21 +20,23 @@ pub(super) fn head(plan: &HarmPlan, peer: Option<&BrokerSource>) -> String {
         Some(peer) => format!("beside {}", peers::version(peer)),
         None => "beside nobody (mosquitto is missing or not wanted: --peer)".to_owned(),
     };
-    let Tolerance { loss, times, more_ms, goodput } = SOCKETS;
+    let Tolerance { loss, times, more_ms, goodput, cpu } = SOCKETS;
     format!(
         "control on (default settings) and off, each on a fresh broker; {beside}\n\
          {}\n\
          {:.1} s of trouble, half of it where there is nothing to recover from; figures from the trouble on. Clients that have \
          been there for long are known to the broker from its store, strangers are not\n\
          HARM: an innocent cohort loses {:.0} % more, its p99 is more than {times} times off's and {more_ms} ms above it (what \
-         is lost is later than anything), it, or all together, have less than {:.0} % of off's goodput, or anybody is \
-         refused {REFUSED_S} s after the trouble. Noise: what is worse once is run twice more, in turns, and is HARM if it \
-         is worse in 2 of {PAIRS_MAX} pairs; then lowest–highest of the runs are shown\n\n\
+         is lost is later than anything), it, or all together, have less than {:.0} % of off's goodput, anybody is \
+         refused {REFUSED_S} s after the trouble, or a delivery costs more than {cpu} times off's CPU ({}). Noise: what is \
+         worse once is run twice more, in turns; what is then worse twice until it is sure on which side of its limit the \
+         middle of all pairs is, in {PAIRS_MAX} pairs at most; lowest–highest of the runs are shown\n\n\
          {:<22}{:<11}{:>15}{:>13}{:>15}{:>13}{:>12}{:>12}{:>12}\n",
         plan.words(usize::from(peer.is_some())),
         plan.secs,
         loss * 100.0,
         goodput * 100.0,
+        COSTS.join(", "),
         "who",
         "control",
         "delivered/s",
@@ -49,19 +52,40 @@ pub(super) fn head(plan: &HarmPlan, peer: Option<&BrokerSource>) -> String {
 /// What is HARM, and what was worse by chance.
 pub(super) fn verdict(verdict: &HarmVerdict) -> String {
     let mut text = String::new();
-    for (harm, times) in &verdict.harms {
+    for finding in &verdict.harms {
         // Writing into a string cannot fail.
-        let _ = writeln!(text, "  HARM {harm} (in {times} of {} pairs)", verdict.pairs);
+        let _ = writeln!(text, "  HARM {}", words(finding, verdict.pairs));
     }
-    for (harm, times) in &verdict.chance {
-        let _ = writeln!(text, "  by chance: {harm} (in {times} of {} pairs)", verdict.pairs);
+    for finding in &verdict.chance {
+        let _ = writeln!(text, "  by chance: {}", words(finding, verdict.pairs));
     }
     text
 }
 
-/// Harms as JSON.
-pub(super) fn harms(list: &[(Harm, usize)]) -> Vec<Value> {
-    list.iter().map(|(harm, times)| json!({ "what": harm.to_string(), "pairs": times })).collect()
+/// A figure, how often it was worse, and where its middle is.
+fn words(finding: &Finding, pairs: usize) -> String {
+    let mut text = format!("{} (worse in {} of {pairs} pairs", finding.typical, finding.worse);
+    if let Some([low, middle, high]) = finding.ratios(&SOCKETS) {
+        let _ = write!(text, "; {middle:.3} of off's in the middle");
+        if finding.interval.is_some() {
+            let _ = write!(text, ", {low:.3} to {high:.3}");
+        }
+    }
+    text.push(')');
+    text
+}
+
+/// Findings as JSON.
+pub(super) fn findings(list: &[Finding]) -> Vec<Value> {
+    let one = |finding: &Finding| {
+        json!({
+            "what": finding.typical.to_string(),
+            "pairs": finding.worse,
+            "of_off": finding.ratios(&SOCKETS).map(|[_, middle, _]| middle),
+            "interval": finding.interval.and(finding.ratios(&SOCKETS)).map(|[low, _, high]| [low, high]),
+        })
+    };
+    list.iter().map(one).collect()
 }
 
 /// Lowest and highest, or one figure if they are as good as equal.
@@ -125,6 +149,10 @@ pub(super) fn lines(row: &HarmRow) -> String {
         cores(&row.on, |run| run.cores.tool),
         cores(&row.on, |run| run.cores.others.unwrap_or(f64::NAN)),
     );
+    if COSTS.contains(&row.scenario.name) {
+        let (on, off) = (cores(&row.on, |run| run.cpu_us), cores(&row.off, |run| run.cpu_us));
+        let _ = writeln!(text, "  CPU for a delivery: {on} µs on, {off} µs off");
+    }
     if let Some(Err(why)) = &row.peer {
         let _ = writeln!(text, "  SKIPPED mosquitto: {why}");
     }
@@ -151,11 +179,11 @@ pub(super) fn summary(
         let _ = writeln!(text, ": HARM in {}", harmed.len());
     }
     for (name, verdict) in &harmed {
-        let words: Vec<String> = verdict.harms.iter().map(|(harm, _)| harm.to_string()).collect();
-        let _ = writeln!(text, "  HARM {name}: {}", words.join("; "));
+        let all: Vec<String> = verdict.harms.iter().map(|finding| words(finding, verdict.pairs)).collect();
+        let _ = writeln!(text, "  HARM {name}: {}", all.join("; "));
     }
     if again > 0 {
-        let _ = writeln!(text, "{again} looked bad in the first pair of runs, and were run twice more");
+        let _ = writeln!(text, "{again} looked bad in the first pair of runs, and were run again");
     }
     let skipped = rows.iter().filter(|row| matches!(row.peer, Some(Err(_)))).count();
     if skipped > 0 {
@@ -184,8 +212,8 @@ pub(super) fn json(rows: &[HarmRow], desks: &[space::SpaceRow], failures: &[(&st
             "mosquitto": row.peer.as_ref().and_then(|run| Some(run_json(row, run.as_ref().ok()?))),
             "skipped": row.peer.as_ref().and_then(|run| run.as_ref().err()),
             "pairs": row.verdict.pairs,
-            "harm": harms(&row.verdict.harms),
-            "by_chance": harms(&row.verdict.chance),
+            "harm": findings(&row.verdict.harms),
+            "by_chance": findings(&row.verdict.chance),
         })
     };
     json!({
@@ -218,6 +246,7 @@ fn run_json(row: &HarmRow, run: &HarmRun) -> Value {
     json!({
         "cohorts": row.scenario.cohorts.iter().zip(&run.figures).map(cohort).collect::<Vec<_>>(),
         "cores": { "broker": run.cores.broker, "tool": run.cores.tool, "others": run.cores.others },
+        "cpu_us": run.cpu_us,
     })
 }
 

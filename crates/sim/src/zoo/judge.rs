@@ -6,6 +6,9 @@
 //! was delivered of what was due, that of all together what arrived from the beginning of the trouble to the end, whenever it
 //! was due. Who sends as fast as it is answered has nothing that is due: of it counts what arrived while the trouble lasted, or a
 //! broker that takes in what it will deliver later would win.
+//!
+//! Every figure has a *margin*: how far beyond its limit it is, in its own measure. One pair of runs says little on sockets; what
+//! several say together is in `verdict`.
 
 use std::fmt;
 
@@ -23,17 +26,21 @@ pub struct Tolerance {
     pub more_ms: f64,
     /// Goodput must be this share of off's.
     pub goodput: f64,
+    /// A delivery may cost so many times the processor time.
+    pub cpu: f64,
 }
 
 /// In virtual time there is no noise: a few turns of the loop, and one message in two hundred, because whoever is served in
 /// another order meets full queues at other moments.
-pub const VIRTUAL: Tolerance = Tolerance { loss: 0.005, times: 1.1, more_ms: 5.0, goodput: 0.95 };
+pub const VIRTUAL: Tolerance = Tolerance { loss: 0.005, times: 1.1, more_ms: 5.0, goodput: 0.95, cpu: 1.05 };
 /// On sockets two runs of the same broker differ by so much on a machine of two cores.
-pub const SOCKETS: Tolerance = Tolerance { loss: 0.01, times: 1.5, more_ms: 20.0, goodput: 0.95 };
+pub const SOCKETS: Tolerance = Tolerance { loss: 0.01, times: 1.5, more_ms: 20.0, goodput: 0.95, cpu: 1.05 };
 /// After the trouble refusals end within this time.
 pub const REFUSED_S: f64 = 5.0;
+/// A ratio counts as this much at most: e to the power of it.
+const MARGIN_MAX: f64 = 5.0;
 
-/// Which figure is worse.
+/// Which figure is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HarmFigure {
     /// Messages that were not delivered, as a share.
@@ -44,11 +51,13 @@ pub enum HarmFigure {
     Goodput,
     /// Seconds from the end of the trouble to the last refusal.
     Refused,
+    /// The broker's processor time for a delivery, in microseconds.
+    Cpu,
 }
 
-/// Where on is worse than off.
+/// One figure of one pair of runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Harm {
+pub struct Comparison {
     /// Whose; `all` is all together.
     pub cohort: &'static str,
     pub figure: HarmFigure,
@@ -58,7 +67,27 @@ pub struct Harm {
     pub off: f64,
 }
 
-impl fmt::Display for Harm {
+impl Comparison {
+    /// How far beyond its limit the figure is with control, and below zero how far from it: for ratios the logarithm.
+    pub fn margin(&self, tolerance: &Tolerance) -> f64 {
+        let Self { figure, on, off, .. } = *self;
+        match figure {
+            HarmFigure::Loss => on - (off + tolerance.loss),
+            HarmFigure::P99 => beyond(on, (off * tolerance.times).max(off + tolerance.more_ms)),
+            HarmFigure::Goodput => beyond(off * tolerance.goodput, on),
+            HarmFigure::Refused => on - REFUSED_S,
+            HarmFigure::Cpu => beyond(on, off * tolerance.cpu),
+        }
+    }
+}
+
+/// By what power of e a value is beyond its limit.
+fn beyond(value: f64, limit: f64) -> f64 {
+    // Also where both are nothing, or later than anything.
+    if value == limit { 0.0 } else { (value / limit).ln().clamp(-MARGIN_MAX, MARGIN_MAX) }
+}
+
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cohort, figure, on, off } = *self;
         match figure {
@@ -67,24 +96,30 @@ impl fmt::Display for Harm {
             HarmFigure::P99 => write!(f, "{cohort}: p99 {on:.1} ms, off {off:.1} ms"),
             HarmFigure::Goodput => write!(f, "{cohort}: {on:.1}/s, off {off:.1}/s"),
             HarmFigure::Refused => write!(f, "{cohort}: refused {on:.1} s after the trouble"),
+            HarmFigure::Cpu => write!(f, "{cohort}: {on:.3} µs of CPU for a delivery, off {off:.3} µs"),
         }
     }
 }
 
 /// What is worse with control than without, in one pair of runs.
-pub fn harms(scenario: &ZooScenario, on: &[Figures], off: &[Figures], tolerance: &Tolerance) -> Vec<Harm> {
+pub fn harms(scenario: &ZooScenario, on: &[Figures], off: &[Figures], tolerance: &Tolerance) -> Vec<Comparison> {
+    let mut found = compare(scenario, on, off);
+    found.retain(|comparison| comparison.margin(tolerance) > 0.0);
+    found
+}
+
+/// Everything that is compared in one pair of runs.
+pub fn compare(scenario: &ZooScenario, on: &[Figures], off: &[Figures]) -> Vec<Comparison> {
     let mut found = Vec::new();
     for ((cohort, on), off) in scenario.cohorts.iter().zip(on).zip(off) {
         if cohort.side == CohortSide::Innocent && scenario.copies(cohort) > 0 {
-            found.extend(worse(cohort.name, on, off, tolerance));
-        } else if on.refused_s > REFUSED_S {
-            found.push(Harm { cohort: cohort.name, figure: HarmFigure::Refused, on: on.refused_s, off: off.refused_s });
+            found.extend(compare_cohort(cohort.name, on, off));
+        } else {
+            found.push(refused(cohort.name, on, off));
         }
     }
     let (on, off) = (goodput(scenario, on), goodput(scenario, off));
-    if on < off * tolerance.goodput {
-        found.push(Harm { cohort: "all", figure: HarmFigure::Goodput, on, off });
-    }
+    found.push(Comparison { cohort: "all", figure: HarmFigure::Goodput, on, off });
     found
 }
 
@@ -97,54 +132,19 @@ fn goodput(scenario: &ZooScenario, figures: &[Figures]) -> f64 {
     scenario.cohorts.iter().zip(figures).map(of).sum()
 }
 
-/// What is worse with control for one innocent cohort.
-pub fn worse(cohort: &'static str, on: &Figures, off: &Figures, tolerance: &Tolerance) -> Vec<Harm> {
-    let mut found = Vec::new();
-    let mut add = |figure, on, off| found.push(Harm { cohort, figure, on, off });
-    if on.loss > off.loss + tolerance.loss {
-        add(HarmFigure::Loss, on.loss, off.loss);
-    }
-    if on.honest_p99_ms > (off.honest_p99_ms * tolerance.times).max(off.honest_p99_ms + tolerance.more_ms) {
-        add(HarmFigure::P99, on.honest_p99_ms, off.honest_p99_ms);
-    }
-    if on.per_s < off.per_s * tolerance.goodput {
-        add(HarmFigure::Goodput, on.per_s, off.per_s);
-    }
-    if on.refused_s > REFUSED_S {
-        add(HarmFigure::Refused, on.refused_s, off.refused_s);
-    }
-    found
+/// What is compared of one innocent cohort.
+pub fn compare_cohort(cohort: &'static str, on: &Figures, off: &Figures) -> [Comparison; 4] {
+    let of = |figure, on, off| Comparison { cohort, figure, on, off };
+    [
+        of(HarmFigure::Loss, on.loss, off.loss),
+        of(HarmFigure::P99, on.honest_p99_ms, off.honest_p99_ms),
+        of(HarmFigure::Goodput, on.per_s, off.per_s),
+        refused(cohort, on, off),
+    ]
 }
 
-/// What several pairs of runs say together.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HarmVerdict {
-    /// How many pairs there were.
-    pub pairs: usize,
-    /// What is worse in more than half of them, and in two at least, and in how many: chance harms once.
-    pub harms: Vec<(Harm, usize)>,
-    /// What was worse in fewer.
-    pub chance: Vec<(Harm, usize)>,
-}
-
-impl HarmVerdict {
-    /// From what was worse in each pair.
-    pub fn of(pairs: &[Vec<Harm>]) -> Self {
-        let mut verdict = Self { pairs: pairs.len(), ..Self::default() };
-        let is_same = |a: &Harm, b: &Harm| (a.cohort, a.figure) == (b.cohort, b.figure);
-        let mut seen: Vec<Harm> = Vec::new();
-        for harm in pairs.iter().flatten() {
-            if seen.iter().any(|known| is_same(known, harm)) {
-                continue;
-            }
-            seen.push(*harm);
-            let times = pairs.iter().filter(|pair| pair.iter().any(|other| is_same(harm, other))).count();
-            let stands = times >= 2 && 2 * times > pairs.len();
-            let list = if stands { &mut verdict.harms } else { &mut verdict.chance };
-            list.push((*harm, times));
-        }
-        verdict
-    }
+fn refused(cohort: &'static str, on: &Figures, off: &Figures) -> Comparison {
+    Comparison { cohort, figure: HarmFigure::Refused, on: on.refused_s, off: off.refused_s }
 }
 
 #[cfg(test)]
@@ -182,13 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_once_is_chance() {
-        let harm = Harm { cohort: "device", figure: HarmFigure::Loss, on: 0.5, off: 0.0 };
-        let other = Harm { figure: HarmFigure::P99, ..harm };
-        let harms = |pairs: &[Vec<Harm>]| HarmVerdict::of(pairs).harms;
-        assert_eq!(harms(&[vec![harm], vec![other]]), []);
-        assert_eq!(harms(&[vec![harm]]), []);
-        let verdict = HarmVerdict::of(&[vec![harm], vec![other], vec![harm]]);
-        assert_eq!(verdict, HarmVerdict { pairs: 3, harms: vec![(harm, 2)], chance: vec![(other, 1)] });
+    fn what_is_nothing_or_endless_with_and_without_is_the_same() {
+        for (figure, value) in [(HarmFigure::P99, f64::INFINITY), (HarmFigure::Goodput, 0.0)] {
+            let same = Comparison { cohort: "device", figure, on: value, off: value };
+            assert_eq!(same.margin(&SOCKETS), 0.0);
+        }
+        let cost = |on| Comparison { cohort: "all", figure: HarmFigure::Cpu, on, off: 1.0 }.margin(&SOCKETS);
+        assert!(cost(1.06) > 0.0 && cost(1.04) < 0.0);
     }
 }

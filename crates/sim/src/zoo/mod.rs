@@ -1,5 +1,5 @@
 //! The zoo: what overload control must never make worse. Scenarios as data (`table`), clients as values (`crowd`), a
-//! judge (`judge`), and a world of real shards in virtual time (`world`).
+//! judge (`judge`, `verdict`), and a world of real shards in virtual time (`world`).
 //!
 //! `tidegate bench harm` runs the same scenarios, with the same clients and the same judge, on sockets.
 
@@ -13,4 +13,5 @@ mod reader;
 mod rhythm;
 pub mod table;
 pub mod tally;
+pub mod verdict;
 pub mod world;

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
-use tidegate_sim::zoo::judge::{self, Harm, HarmVerdict, SOCKETS};
+use tidegate_sim::zoo::judge::{self, Comparison, SOCKETS};
 use tidegate_sim::zoo::model::{CohortSide, Phases};
 use tidegate_sim::zoo::tally::{CohortTally, Figures};
+use tidegate_sim::zoo::verdict::{self, HarmVerdict};
 
 use super::report;
 use crate::process;
@@ -101,8 +102,8 @@ struct SpaceRun {
 
 pub(super) fn run(scenario: &'static SpaceScenario, stop: &Stop, phases: Phases) -> Result<SpaceRow> {
     let mut row = SpaceRow { scenario, on: Vec::new(), off: Vec::new(), verdict: HarmVerdict::default() };
-    let mut found: Vec<Vec<Harm>> = Vec::new();
-    while found.is_empty() || (found.len() < super::PAIRS_MAX && !found[0].is_empty()) {
+    let mut found: Vec<Vec<Comparison>> = Vec::new();
+    while verdict::is_open(&found, &SOCKETS) {
         // By turns, as with the others.
         let is_on_first = found.len().is_multiple_of(2);
         let first = once(scenario, if is_on_first { &[] } else { OFF }, phases, stop)?;
@@ -114,11 +115,11 @@ pub(super) fn run(scenario: &'static SpaceScenario, stop: &Stop, phases: Phases)
             .zip(&on.figures)
             .zip(&off.figures)
             .filter(|((it, _), _)| it.side == CohortSide::Innocent);
-        found.push(innocents.flat_map(|((it, on), off)| judge::worse(it.name, on, off, &SOCKETS)).collect());
+        found.push(innocents.flat_map(|((it, on), off)| judge::compare_cohort(it.name, on, off)).collect());
         row.on.push(on);
         row.off.push(off);
     }
-    row.verdict = HarmVerdict::of(&found);
+    row.verdict = HarmVerdict::of(&found, &SOCKETS);
     Ok(row)
 }
 
@@ -238,7 +239,7 @@ pub(super) fn json(row: &SpaceRow) -> Value {
         "on": row.on.iter().map(run).collect::<Vec<_>>(),
         "off": row.off.iter().map(run).collect::<Vec<_>>(),
         "pairs": row.verdict.pairs,
-        "harm": report::harms(&row.verdict.harms),
-        "by_chance": report::harms(&row.verdict.chance),
+        "harm": report::findings(&row.verdict.harms),
+        "by_chance": report::findings(&row.verdict.chance),
     })
 }
