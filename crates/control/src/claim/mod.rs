@@ -380,7 +380,7 @@ impl Claim {
         let second = ms(now) / 1000;
         let steps = second / YOUNG_STEP - second.saturating_sub(passed) / YOUNG_STEP;
         let left = u32::from(self.flags >> YOUNG_SHIFT).saturating_sub(steps) as u8;
-        self.flags = self.flags & (1 << YOUNG_SHIFT) - 1 | left << YOUNG_SHIFT;
+        self.flags = self.flags & ((1 << YOUNG_SHIFT) - 1) | left << YOUNG_SHIFT;
     }
 
     /// The second that went on is over, and so many have begun since.

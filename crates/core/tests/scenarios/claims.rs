@@ -391,7 +391,9 @@ proptest! {
                 (net.shards[0].publisher("sender", net.now), net.entitled(wires[n]), net.stats().publish_passed)
             });
             prop_assert_eq!(seen[0], seen[1]);
-            nets.iter_mut().for_each(|net| net.live(Duration::from_millis(pass)));
+            for net in &mut nets {
+                net.live(Duration::from_millis(pass));
+            }
         }
     }
 }

@@ -52,7 +52,7 @@ impl Finding {
         }
         means.sort_by(f64::total_cmp);
         let last = means.len() - 1;
-        let middle = (means[last / 2] + means[last - last / 2]) / 2.0;
+        let middle = f64::midpoint(means[last / 2], means[last - last / 2]);
         let left_out = seen.len().checked_sub(PAIRS_SURE).and_then(|more| LEFT_OUT.get(more));
         let interval = left_out.map(|left_out| (means[*left_out], means[last - left_out]));
         Some(Self { typical, worse, middle, interval })
