@@ -41,9 +41,17 @@ fuzz_target!(|bytes: &[u8]| {
         rest = more;
         let (taken, left) = rest.split_at(usize::from(*value).min(rest.len()));
         match order & 3 {
-            0 => (up.extend_from_slice(taken), rest = left).0,
-            1 => (down.extend_from_slice(taken), rest = left).0,
-            2 => drop(shard.may_ping(conn)),
+            0 => {
+                up.extend_from_slice(taken);
+                rest = left;
+            }
+            1 => {
+                down.extend_from_slice(taken);
+                rest = left;
+            }
+            2 => {
+                shard.may_ping(conn);
+            }
             _ => now = now + Duration::from_millis(u64::from(*value) * 50),
         }
         if shard.may_read(conn) {

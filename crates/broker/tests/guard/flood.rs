@@ -13,8 +13,8 @@ use crate::other::{guard, mosquitto};
 
 /// Publishers beside the flooder, and messages of each.
 const OTHERS: (u8, u8) = (20, 50);
-/// Messages of the flooder: four times what waits for a client at a guard, forty times what does at mosquitto.
-const FLOOD: usize = 40_000;
+/// Messages of the flooder: ten times what waits for a client at a guard, a hundred times what does at mosquitto.
+const FLOOD: usize = 100_000;
 /// Nothing came for so long: nothing will.
 const SILENCE: Duration = Duration::from_secs(3);
 
@@ -84,11 +84,9 @@ fn flood(port: u16) -> (usize, usize) {
         for _ in 0..OTHERS.1 {
             for (n, other) in others.iter_mut().enumerate() {
                 other.write_all(&message(&format!("f/o{n}"))).unwrap();
+                settle(other);
             }
-            // So they send while the flood lasts, and not all at its beginning.
-            settle(&mut others[0]);
         }
-        others.iter_mut().for_each(settle);
     });
     let mut counts = arrived(&mut receiver);
     let flooded = counts.remove("f/flood").unwrap_or(0);
