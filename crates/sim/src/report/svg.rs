@@ -172,17 +172,7 @@ impl Chart {
             TOP - 8.0,
             escaped(&self.y)
         );
-        for (goal, name) in &self.goals {
-            let (at, right) = (down(*goal), LEFT + plot_width);
-            let _ = write!(
-                svg,
-                "<line class=\"i\" stroke=\"{INK}\" stroke-dasharray=\"2 3\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"11\">{}</text>",
-                right - 4.0,
-                at - 4.0,
-                escaped(name)
-            );
-        }
+        self.draw_goals(&mut svg, LEFT + plot_width, down);
         // Grey first: what the figure is about lies above it.
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| series.emphasis != Emphasis::Grey);
@@ -234,6 +224,21 @@ impl Chart {
         }
         svg.push_str("</svg>\n");
         svg
+    }
+
+    /// Heights that are wanted, as dotted lines with their names.
+    fn draw_goals(&self, svg: &mut String, right: f64, down: impl Fn(f64) -> f64) {
+        for (goal, name) in &self.goals {
+            let at = down(*goal);
+            let _ = write!(
+                svg,
+                "<line class=\"i\" stroke=\"{INK}\" stroke-dasharray=\"2 3\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"11\">{}</text>",
+                right - 4.0,
+                at - 4.0,
+                escaped(name)
+            );
+        }
     }
 }
 
