@@ -64,7 +64,8 @@ fn post(to: SocketAddr, payload: &str) -> (TcpStream, String) {
     let mut stream = tcp(to);
     let name = format!("$http/{}", stream.local_addr().unwrap());
     let length = payload.len();
-    write!(stream, "POST /topics/one HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{payload}").unwrap();
+    write!(stream, "POST /topics/one HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{payload}")
+        .unwrap();
     let mut line = String::new();
     BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("HTTP/1.1 204 "), "{line}");
