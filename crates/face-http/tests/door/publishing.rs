@@ -33,13 +33,15 @@ fn the_status_says_what_was_promised() {
         assert_eq!(statuses(&world.say(socket, post(method, target, "", "21"))), [status], "{method} {target}");
     }
     let other = world.dial();
+    let emptied = world.say(other, post("PUT", "/topics/e", "", ""));
+    assert_eq!(statuses(&emptied), ["204"], "what is empty is no state");
     let found = ["a", "b", "c", "d"].map(|topic| {
         let said = world.say(other, ask(&format!("GET /topics/{topic}"), ""));
         said[9..12].to_owned()
     });
     assert_eq!(found, ["404", "200", "404", "404"], "only b was kept, and not taken away again");
     let stats = world.shard.stats();
-    assert_eq!((stats.publish_received, stats.publish_passed), (10, 10));
+    assert_eq!((stats.publish_received, stats.publish_passed), (11, 11));
 }
 
 #[test]
