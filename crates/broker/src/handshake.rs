@@ -209,10 +209,9 @@ impl Handshake {
                 self.trouble = Some("no CONNECT in time".into());
                 HandshakeStep::Close
             }
-            // Browsers open connections in advance.
-            HandshakeStage::Request => HandshakeStep::Close,
             HandshakeStage::Checking(_) => self.refuse_until(ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after),
-            HandshakeStage::Farewell | HandshakeStage::Lingering => HandshakeStep::Close,
+            // Nothing is wrong with a request that does not come: browsers open connections in advance.
+            HandshakeStage::Request | HandshakeStage::Farewell | HandshakeStage::Lingering => HandshakeStep::Close,
         }
     }
 
@@ -499,9 +498,10 @@ impl face_http::Pages for PagesHere<'_> {
 /// No, in HTTP. Who has shown nothing is asked for it.
 pub(crate) fn refuse_request(hello: &HttpHello, reason: ReasonCode, later: Option<(&str, Duration)>) -> Vec<u8> {
     let is_nobody = hello.shown == face_http::Shown::default() && reason == ReasonCode::NotAuthorized;
-    let (reason, own_words) = match is_nobody {
-        true => (ReasonCode::BadUserNameOrPassword, "a user name and a password are needed, or a token"),
-        false => (reason, reason.name()),
+    let (reason, own_words) = if is_nobody {
+        (ReasonCode::BadUserNameOrPassword, "a user name and a password are needed, or a token")
+    } else {
+        (reason, reason.name())
     };
     let (words, retry_after) = later.map_or((own_words, None), |(words, time)| (words, Some(time)));
     face_http::refusal(reason, words, retry_after, hello.origin.as_deref())

@@ -81,8 +81,8 @@ impl<S: Stream> Web<S> {
             let mut line = String::new();
             assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream ended");
             match line.trim_end().split_once(": ") {
-                Some(("id", text)) => id = text.to_owned(),
-                Some(("data", text)) => data = text.to_owned(),
+                Some(("id", text)) => text.clone_into(&mut id),
+                Some(("data", text)) => text.clone_into(&mut data),
                 None if line == "\n" && !(id.is_empty() && data.is_empty()) => return (id, data),
                 _ => {}
             }

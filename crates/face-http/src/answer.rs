@@ -83,9 +83,9 @@ pub(crate) fn put_stream(manner: &Manner, out: &mut Vec<u8>) {
     let mut text = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n".to_owned();
     // Its end is the end of the connection. A proxy is not to collect it.
     text.push_str("connection: close\r\nx-accel-buffering: no\r\n");
-    let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
+    let mut field = |name: &str, value: &str| text.extend([name, ": ", value, "\r\n"]);
     put_page(manner, &mut field);
-    text.push_str(&format!("\r\nretry: {}\n", RETRY.as_millis()));
+    text.extend(["\r\nretry: ", &RETRY.as_millis().to_string(), "\n"]);
     out.extend_from_slice(text.as_bytes());
 }
 

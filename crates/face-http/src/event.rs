@@ -31,16 +31,13 @@ impl EventId {
 pub(crate) fn put_message(token: &str, number: u64, message: &OutgoingPublication<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("id: {token}-{number}\ndata: {{\"topic\":").as_bytes());
     put_text(message.topic(), out);
-    match core::str::from_utf8(message.payload()) {
-        Ok(text) => {
-            out.extend_from_slice(b",\"payload\":");
-            put_text(text, out);
-        }
-        Err(_) => {
-            out.extend_from_slice(b",\"payload_base64\":\"");
-            out.extend_from_slice(STANDARD.encode(message.payload()).as_bytes());
-            out.push(b'"');
-        }
+    if let Ok(text) = core::str::from_utf8(message.payload()) {
+        out.extend_from_slice(b",\"payload\":");
+        put_text(text, out);
+    } else {
+        out.extend_from_slice(b",\"payload_base64\":\"");
+        out.extend_from_slice(STANDARD.encode(message.payload()).as_bytes());
+        out.push(b'"');
     }
     if let Some(content_type) = message.properties().content_type() {
         out.extend_from_slice(b",\"content_type\":");

@@ -38,6 +38,7 @@ pub(crate) const fn fault(status: u16, why: &'static str) -> Fault {
 
 /// The head of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is what one field of the head says, whatever the others say")]
 pub(crate) struct Head {
     pub(crate) method: Method,
     /// Path and query, as they were sent.

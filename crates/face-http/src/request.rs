@@ -158,9 +158,10 @@ fn handle(shard: &mut Shard, conn: ConnId, asked: Asked<'_>, moment: &Moment) ->
         (Method::Other, _) => refuse(shard, conn, asked.manner, 501, "no such method is known here"),
         (_, Resource::Nothing) => refuse(shard, conn, asked.manner, 404, "there is nothing; GET / lists what there is"),
         (Method::Get | Method::Head, Resource::Welcome) => respond(shard, conn, asked.manner, |manner, out| {
-            let (content_type, body) = match asked.head.accepts_page {
-                true => ("text/html; charset=utf-8", PAGE.as_bytes()),
-                false => ("text/plain; charset=utf-8", WELCOME.as_bytes()),
+            let (content_type, body) = if asked.head.accepts_page {
+                ("text/html; charset=utf-8", PAGE.as_bytes())
+            } else {
+                ("text/plain; charset=utf-8", WELCOME.as_bytes())
             };
             put(&Answer { content_type, body, ..Answer::empty(200) }, manner, out);
         }),
@@ -277,12 +278,11 @@ fn publish(shard: &mut Shard, conn: ConnId, asked: &Asked<'_>, topic: &str, mome
     let Some((link, _)) = shard.face_mut::<HttpLink>(conn) else { return stop(shard, 503, "gone") };
     let waited = link.waits;
     let number = link.open(asked.manner.clone(), success);
-    let delivery = match NonZeroU16::new(number).filter(|_| qos > 0) {
-        Some(packet_id) => Delivery::AtLeastOnce { packet_id, dup: false },
-        None => {
-            link.set_current(number);
-            Delivery::AtMostOnce
-        }
+    let delivery = if let Some(packet_id) = NonZeroU16::new(number).filter(|_| qos > 0) {
+        Delivery::AtLeastOnce { packet_id, dup: false }
+    } else {
+        link.set_current(number);
+        Delivery::AtMostOnce
     };
     // What a form would be is what curl says of everything.
     let is_meant = |text: &&str| !text.starts_with("application/x-www-form-urlencoded");

@@ -37,12 +37,11 @@ impl ShardThread {
         let left = lock(&self.shared.bans).find(client_id, identity.user.as_deref(), peer.ip(), self.now);
         let Some(left) = left else { return Some(handover) };
         handover.listener.counts.refuse(ListenerRefusal::Banned);
-        let answer = match &handover.http {
-            Some(hello) => refuse_request(hello, ReasonCode::Banned, Some(("banned", left))),
-            None => {
-                let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
-                refusal_until(version, ReasonCode::Banned, "banned", left)
-            }
+        let answer = if let Some(hello) = &handover.http {
+            refuse_request(hello, ReasonCode::Banned, Some(("banned", left)))
+        } else {
+            let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
+            refusal_until(version, ReasonCode::Banned, "banned", left)
         };
         self.send_away(handover, &answer);
         None

@@ -25,7 +25,7 @@ fn the_page_of_ten_lines_shows_what_is_published_and_publishes_and_comes_back() 
     };
     let list: Value = serde_json::from_str(&operate(&["clients", "--json"])).expect("JSON");
     let names = list["clients"].as_array().expect("a list").iter().filter_map(|client| client["client_id"].as_str());
-    let stream = names.filter(|name| name.starts_with("$http/t")).last().expect("a stream");
+    let stream = names.rev().find(|name| name.starts_with("$http/t")).expect("a stream");
     assert!(operate(&["why", stream]).contains("$http/"));
     operate(&["kick", stream]);
     browser.until("document.body.innerText.includes('missed: nobody knows how many')");

@@ -262,5 +262,5 @@ pub(crate) fn data(said: &str) -> Vec<&str> {
 
 /// The last id in a text.
 pub(crate) fn last_id(said: &str) -> &str {
-    said.lines().filter_map(|line| line.strip_prefix("id: ")).last().unwrap()
+    said.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap()
 }
