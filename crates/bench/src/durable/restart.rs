@@ -25,6 +25,8 @@ use crate::timer::CaseClock;
 const PUBLISHERS: u32 = 256;
 /// How often it is looked whether there are enough messages.
 const LOOK: Duration = Duration::from_millis(20);
+/// More messages than any disk keeps in that time.
+const BETWEEN_LOOKS_MAX: u32 = 20_000;
 /// The longest that filling may take: a slow disk does a few syncs a second.
 const FILL_MAX: Duration = Duration::from_secs(60);
 
@@ -87,8 +89,8 @@ pub(super) fn run(wanted: usize, source: &BrokerSource, setting: &RunSettings, n
         payload_bytes: PAYLOAD_BYTES,
         pace: PublishPace::OneByOne,
     };
-    // A few more may come than are asked for: whoever is acknowledged sends the next one.
-    let queue_max = u32::try_from(wanted)?.saturating_mul(2).saturating_add(PUBLISHERS);
+    // More may come than are asked for: whoever is acknowledged sends the next one, until it is looked again.
+    let queue_max = u32::try_from(wanted)?.saturating_mul(2).saturating_add(PUBLISHERS + BETWEEN_LOOKS_MAX);
     let broker =
         source.start(&BrokerNeeds { queue_max: Some(queue_max), is_kept: true, ..BrokerNeeds::NONE }, &setting.stop)?;
     let sleeper = format!("bench-{number}-sleeper");

@@ -13,9 +13,9 @@
 //! at most 512, or a second of ρ.
 //!
 //! *Young* is a claim for some seven minutes after it was learned: a first minute may have been anything, a backlog or a
-//! fault. For so long ρ falls with the mean, by a factor of e in 64 s, in seconds in which something came; a pause, however long,
-//! counts for 16 s: it tells little of how fast somebody is. So whoever floods in its first minute and is then as usual has the usual claim seven minutes later, and
-//! not after an hour for each halving.
+//! fault. For so long ρ falls with the mean, by a factor of e in 64 s, in seconds in which something came, and stays at most a
+//! sixteenth above it; a pause, however long, counts for 16 s: it tells little of how fast somebody is. So whoever floods in
+//! its first minute and is then as usual has the usual claim seven minutes later, and not after an hour for each halving.
 //!
 //! *Grants.* An operator's rate stands before what was learned, with a second of it as the batch. Learning goes on beneath:
 //! when the grant is taken back, the claim is what it would be without it.
@@ -353,7 +353,7 @@ impl Claim {
         if let Some(count) = count {
             next += (count as f32 - next) * weight;
             if self.is_young() {
-                rate = rate.min(next);
+                rate = rate.min(next * YOUNG_SLACK);
             }
         }
         let missed = if self.is_young() { silent.min(YOUNG_SILENCE) } else { silent };
@@ -464,6 +464,9 @@ const UNREAD_SECS: f32 = 60.0;
 const HOUR: f32 = 3600.0;
 /// Seconds. A claim is young until seven multiples of this have passed.
 const YOUNG_STEP: u32 = 64;
+/// By how much a young claim stays above the mean: a second in which the client was slowed for the first time, so that little
+/// came, is not a change of what is usual.
+const YOUNG_SLACK: f32 = 1.0625;
 /// Seconds that a pause counts for, however long it is, as long as a claim is young.
 const YOUNG_SILENCE: u32 = 16;
 /// Steps beyond a day are none: ρ cannot change by more than what was seen anyway.

@@ -88,6 +88,10 @@ impl ShardState {
                     Some(pin) => {
                         let rhythm = limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm);
                         verdict = rhythm.on_arrival(&pin.plan, arrival.came, Pressure::Pressed);
+                        if verdict != Verdict::Pass {
+                            // What a limit lets through is not what it would send.
+                            publisher.claim.on_refused();
+                        }
                     }
                     None => {
                         if let Some(plan) = plan.as_ref().filter(|plan| plan.is_enforced()) {
