@@ -35,6 +35,7 @@ export function logCard(context, title, size, whom, ...fields) {
     while (list.childNodes.length > LINES_MAX) list.firstChild.remove();
     // Who has scrolled up reads there.
     if (isBelow) list.scrollTop = list.scrollHeight;
+    if (count + missed === 0) return set(words, "Nothing yet.");
     set(words, `${count} lines${missed ? `, and ${missed} for which there was no room` : ""}; the last ${LINES_MAX} are shown.`);
   };
   const begin = async () => {
