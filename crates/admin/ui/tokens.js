@@ -29,7 +29,7 @@ function takeBack(context, turn) {
   const user = h("input", { id: "revoke-user", required: true, autocomplete: "off", size: 14 });
   const submit = async (event) => {
     event.preventDefault();
-    if (!await confirmed(`Take back every token of “${user.value}” that was made until now? Its connections end, and everybody has to log in again here. It cannot be undone, but a new token can be made.`, "Take back", true)) return;
+    if (!await confirmed(`Take back every token of “${user.value}” that was made until now? Its connections end (an open WebSocket of the smart space lasts until its token ends), and everybody has to log in again here. It cannot be undone, but a new token can be made.`, "Take back", true)) return;
     if (await context.act(`The tokens of ${user.value} are taken back`, () => send("DELETE", `tokens?user=${encodeURIComponent(user.value)}`))) turn().catch(() => {});
   };
   return h("form", { class: "row", onsubmit: submit }, h("label", { for: "revoke-user" }, "User", user), h("button", { type: "submit", class: "danger", id: "token-revoke" }, "Take its tokens back"));

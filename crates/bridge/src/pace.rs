@@ -11,11 +11,11 @@
 //! ```
 //! The gradient is Netflix' concurrency limit. Many answers and not the single one are compared because a broker that syncs its disk
 //! answers in groups: the least of all answers is one that happened to come before a sync, and says nothing of how busy it is. (A
-//! round of four was such a group: with the least of those a drain stayed at four under way for as long as it lasted, 2 500 messages
-//! a second.) With one and a half the queue that the bridge adds at the other side is at most half of what that side takes when it is
-//! left alone; and a quarter of a millisecond, which a process may wait for its processor, whoever it is. Latency alone closes the window
-//! to sixteen, where w = ¾ · w + √w: fewer help nobody, and who is slower than usual for another reason would be waited for for ever.
-//! Refusals and advice close it further.
+//! round of four was probably such a group: with the least of those a drain stayed at four under way for as long as it lasted, 2 500
+//! messages a second. The cause is not proven, and the drain has not been measured again since.) With one and a half the queue that
+//! the bridge adds at the other side is at most half of what that side takes when it is left alone; and a quarter of a millisecond,
+//! which a process may wait for its processor, whoever it is. Latency alone closes the window to sixteen, where w = ¾ · w + √w: fewer
+//! help nobody, and who is slower than usual for another reason would be waited for for ever. Refusals and advice close it further.
 //!
 //! Told: [`DrainPace::on_sent`], [`DrainPace::on_answer`], [`DrainPace::on_refused`], [`DrainPace::on_lost`]; asked:
 //! [`DrainPace::verdict`]. Knows neither packets nor sockets.

@@ -99,7 +99,7 @@ impl<T> Order<T> {
             return self.offer_in_turn(now, request);
         }
         let Arrival { class, key, kp, check, shape, patience, terms, value } = request;
-        let WaitTerms { is_promised, keeps_appointments, is_provisional, asker, flow } = terms;
+        let WaitTerms { is_promised, keeps_appointments, is_provisional, is_popular, asker, flow } = terms;
         let estimate = self.estimates.of(class, shape);
         let lane = if is_promised { PROMISED } else { lane_of(class, shape, estimate) };
         let (kp, lane) = self.behind_its_flow(flow, kp, lane);
@@ -118,20 +118,24 @@ impl<T> Order<T> {
             // Before anybody is refused it is seen who has left.
             self.sweep(now);
             if let Some(wait) = is_late(self) {
-                self.note_met(now, keeps_appointments, Met::Late);
+                // Who is late because it is impatient, or asks for much, says nothing of the queue.
+                if wait > Glut::short_wait(self.config.classes[class.index()].delay_max, patience) {
+                    self.note_met(now, keeps_appointments, Met::Late);
+                }
                 return Offered::Denied(waiter.value, lead(wait, patience));
             }
         }
         let limits = self.config.classes[class.index()];
         // What is asked again anyway; a change would be lost.
         let only_asks = matches!(class, Class::Query | Class::AdvancedQuery | Class::Check);
-        if only_asks && limits.policy == Policy::Deny && !is_promised && !is_provisional && !keeps_appointments {
+        // One for all who ask the same.
+        if only_asks && !is_popular && limits.policy == Policy::Deny && !is_promised && !is_provisional && !keeps_appointments {
             let wait_max = self.glut.wait_max(now, limits.delay_max, patience);
             let is_too_long = |order: &Self| wait_max.is_some_and(|max| order.wait(now, lane, kp, estimate) > max);
             if is_too_long(self) {
                 self.sweep(now);
                 if is_too_long(self) {
-                    self.note_met(now, keeps_appointments, Met::Refusal);
+                    self.note_met(now, keeps_appointments, Met::Room);
                     return Offered::Denied(waiter.value, self.glut.retry_after(patience));
                 }
             }

@@ -82,6 +82,8 @@ pub struct WaitTerms {
     pub keeps_appointments: bool,
     /// Until it is known what such requests cost: then it is decided whether it stays.
     pub is_provisional: bool,
+    /// Others ask the same: one answer is for all of them.
+    pub is_popular: bool,
     /// Whose tickets are good for it; not always the client in whose line it stands.
     pub asker: u64,
     /// Requests of one flow are taken in the order in which they came, whatever their kind; 0: of none.

@@ -186,15 +186,16 @@ impl<T> RequestQueue<T> {
         }
         let is_promised = presented == Presented::Due;
         let wait = self.order.wait_of(now, class, kp, shape);
+        // What others ask, too, is never sent away: together they cost nothing.
+        let is_popular = request.key.is_some_and(|key| self.popular.on_asked(now, key, caller.client));
         request.terms = WaitTerms {
             is_promised,
             keeps_appointments: caller.accepts_tickets,
             is_provisional: false,
+            is_popular,
             asker: caller.client,
             flow: caller.flow,
         };
-        // What others ask, too, is never sent away: together they cost nothing.
-        let is_popular = request.key.is_some_and(|key| self.popular.on_asked(now, key, caller.client));
         let may_leave = caller.accepts_tickets && !is_popular;
         // A promise that was made too early is renewed: who waits to the end of its patience is answered in vain. What the
         // request costs itself does not count: it would be as dear at every other time.
