@@ -14,6 +14,8 @@ use support::{Client, Stream, address, config, listener, start, start_with, tcp}
 use tidegate_broker::Broker;
 use tidegate_broker::authenticate::{Authenticator, Credentials, LoginRefusal};
 use tidegate_broker::config::{Config, ListenerKind};
+use tidegate_broker::store_link::StoreConfig;
+use tidegate_store::Durability;
 use tidegate_wire_mqtt::{QoS, Version};
 
 const EVENTS: &str = "Accept: text/event-stream\r\n";
@@ -102,6 +104,27 @@ fn stream(broker: &Broker, target: &str, fields: &str) -> (Web, String) {
     assert!(status == 200 && head.contains("text/event-stream"), "{head}");
     let (id, _) = web.event();
     (web, id)
+}
+
+/// Answers wait for the disk there.
+#[test]
+fn with_a_store_every_answer_comes_in_its_turn_and_before_the_connection_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_owned();
+    let store = StoreConfig { dir, durability: Durability::Always, strict: false, size_max: None };
+    let broker = start(Config { store: Some(store), ..both(1) });
+    for number in 0..20 {
+        let last = Web::open(&broker).ask(&format!("PUT /topics/last/{number}"), "Connection: close\r\n", "1");
+        assert_eq!(last.status, 201, "{}", last.head);
+    }
+    let mut web = Web::open(&broker);
+    let put = |number: u32| format!("PUT /topics/a/{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1");
+    let rest = "GET /topics/none HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /topics/b?qos=0 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1";
+    for number in 0..20 {
+        web.0.get_mut().write_all(format!("{}{rest}", put(number)).as_bytes()).unwrap();
+        assert_eq!([web.hear(), web.hear(), web.hear()].map(|heard| heard.status), [201, 404, 202]);
+    }
+    broker.shutdown();
 }
 
 #[test]
@@ -293,9 +316,12 @@ fn over_tls_it_is_the_same() {
 #[test]
 fn malformed_requests_and_those_that_break_off_leave_nothing_behind() {
     let broker = start(both(2));
-    for text in
-        ["\x16\x03\x01\x02", "GET", "POST /topics/a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab", "\r\n\r\n"]
-    {
+    for text in [
+        "\x16\x03\x01\x02",
+        "GET",
+        "POST /topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab",
+        "\r\n\r\n",
+    ] {
         let mut socket = tcp(address(&broker, ListenerKind::HttpTopics));
         socket.write_all(text.as_bytes()).unwrap();
         drop(socket);

@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::event::Why;
 use crate::face::ClientAnswer;
 use crate::ledger::Loss;
+use crate::persist::Until;
 use crate::shard::{ConnId, Progress, Then};
 use crate::state::{ShardState, WillFate};
 
@@ -210,6 +211,10 @@ impl ShardState {
 
     pub(crate) fn say_due(&mut self, conn: ConnId) {
         self.send(conn, &ClientAnswer::Due);
+    }
+
+    pub(crate) fn say_in_turn(&mut self, conn: ConnId) {
+        self.reply(conn, &ClientAnswer::Due, Until::Now);
     }
 
     pub(crate) fn say_alive(&mut self, conn: ConnId) {

@@ -207,6 +207,21 @@ impl Shard {
         self.state.say_due(conn);
     }
 
+    /// The same where answers have an order: behind those that wait for the disk.
+    pub fn say_in_turn(&mut self, conn: ConnId) {
+        self.state.say_in_turn(conn);
+    }
+
+    /// Whether an answer to this connection waits for the disk.
+    pub fn owes(&self, conn: ConnId) -> bool {
+        self.state.owes(conn)
+    }
+
+    /// Whether a connection is on its way out: it is told the last of what there is to say.
+    pub fn is_closing(&self, conn: ConnId) -> bool {
+        self.state.connection(conn).is_none_or(|connection| connection.is_closing)
+    }
+
     /// A client that is about to leave says how long its session is to outlive the connection.
     pub fn set_session_expiry(&mut self, conn: ConnId, expiry: Duration) -> Result<(), NotLasting> {
         self.state.set_session_expiry(conn, expiry)

@@ -4,7 +4,7 @@
 use tidegate_core::Charge;
 
 use crate::head::{Fault, fault};
-use crate::limits::{CHUNK_LINE_BYTES_MAX, TRAILER_BYTES_MAX};
+use crate::limits::{CHUNK_LINE_BYTES_MAX, CHUNKING_BYTES_MAX, TRAILER_BYTES_MAX};
 
 /// A body that is being put together.
 #[derive(Debug)]
@@ -62,6 +62,9 @@ impl Chunked {
             self.body.extend_from_slice(&rest[after..end]);
             self.charge.change(size, 0);
             self.at += end + 2;
+            if self.at - self.body.len() > CHUNKING_BYTES_MAX {
+                return Err(fault(413, "there is more between the chunks than in them"));
+            }
         }
     }
 
@@ -91,7 +94,11 @@ fn line_in(bytes: &[u8], bytes_max: usize) -> Result<Option<(&[u8], usize)>, Fau
 
 /// Hexadecimal, and extensions that nobody here knows.
 fn chunk_size(line: &[u8]) -> Result<usize, Fault> {
-    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    // Another reader might see the end of the line where we see an extension.
+    if line.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+        return Err(fault(400, "a line between chunks has no end"));
+    }
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let text = if is_number { core::str::from_utf8(digits).ok() } else { None };
     text.and_then(|text| usize::from_str_radix(text, 16).ok()).ok_or(fault(400, "the size of a chunk is no number"))

@@ -139,6 +139,10 @@ impl HttpDoor {
     fn resume(&mut self, shard: &mut Shard, identity: &Identity, hello: &HttpHello, now: Timestamp) -> Option<ConnId> {
         let (target, after) = (hello.stream.as_ref()?, hello.after.as_ref()?);
         let conn = *self.tokens.get(after.token.as_str())?;
+        // Its session is gone already: nothing would ever come.
+        if shard.is_closing(conn) {
+            return None;
+        }
         let lost = self.lost_of(shard, conn, now);
         let (link, _) = shard.face_mut::<HttpLink>(conn)?;
         let stream = link.stream.as_mut()?;
@@ -191,6 +195,10 @@ impl HttpDoor {
 
     /// What a connection waits for, if everything that was asked is answered.
     pub fn waits(&self, shard: &mut Shard, conn: ConnId) -> Option<Waits> {
+        // An answer that waits for the disk is not in the outbox yet.
+        if shard.owes(conn) {
+            return None;
+        }
         shard.face_mut::<HttpLink>(conn)?.0.settled()
     }
 

@@ -9,6 +9,8 @@ pub(crate) const HEADERS_MAX: usize = 64;
 /// Bytes of the line that says how long a chunk is, and of the trailers after the last one.
 pub(crate) const CHUNK_LINE_BYTES_MAX: usize = 256;
 pub(crate) const TRAILER_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of a body in chunks that are not the body.
+pub(crate) const CHUNKING_BYTES_MAX: usize = 64 * 1024;
 /// Requests of one connection that wait for their answers. Hardly anybody sends a second one before the first is answered.
 pub(crate) const EXCHANGES_MAX: usize = 32;
 /// Bytes of answers that wait for the answer to an earlier request.

@@ -15,7 +15,7 @@ use crate::answer::{Answer, Manner, Pace, preflight, put, put_problem, status_of
 use crate::body::{ChunkStep, Chunked};
 use crate::first::{Proof, is_stream, judge};
 use crate::head::{self, BodyLength, Fault, Head, Method, fault};
-use crate::limits::BUSY;
+use crate::limits::{BUSY, HEAD_BYTES_MAX};
 use crate::link::{HttpLink, Waits};
 use crate::pages::Pages;
 use crate::target::{self, Parameters, Resource};
@@ -45,10 +45,8 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
     let swallow = ReadStep::Packet { size: bytes.len(), is_publication: false, handled: Ok(Flow::On) };
     let body_max = shard.packet_limits().packet_bytes_max as usize;
     let unread: usize = shard.outbox(conn).iter().map(|slice| slice.len()).sum();
-    if unread > shard.settings().outbox_bytes_max {
-        // Who does not take its answers is not asked for more: the core pauses it.
-        return ReadStep::Incomplete { at_least: 1 };
-    }
+    let is_behind = unread > shard.settings().outbox_bytes_max;
+    let is_owed = shard.owes(conn);
     let Some((link, memory)) = shard.face_mut::<HttpLink>(conn) else { return swallow };
     if bytes.is_empty() {
         return ReadStep::Incomplete { at_least: 1 };
@@ -58,7 +56,15 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
     match link.waits {
         _ if has_begun => return swallow,
         Waits::Close => return swallow,
+        // One whole request may wait for its turn, and no more than that.
+        Waits::Switch if bytes.len() > body_max + HEAD_BYTES_MAX => {
+            link.fail(fault(503, "too much follows a request that waits"), Manner::last());
+            shard.say_in_turn(conn);
+            return swallow;
+        }
         Waits::Switch => return ReadStep::Incomplete { at_least: bytes.len() + 1 },
+        // Who does not take its answers is not asked for more: the core pauses it.
+        Waits::Nothing if is_behind => return ReadStep::Incomplete { at_least: 1 },
         Waits::Nothing => {}
     }
     let head = match head::read(bytes) {
@@ -66,7 +72,7 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
         Ok(None) => return ReadStep::Incomplete { at_least: bytes.len() + 1 },
         Err(fault) => {
             link.fail(fault, Manner::last());
-            shard.say_due(conn);
+            shard.say_in_turn(conn);
             return swallow;
         }
     };
@@ -91,15 +97,15 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
             // A page that may not ask may not read that either.
             let manner = if fault.status == 403 { Manner::last() } else { manner };
             link.fail(fault, manner);
-            shard.say_due(conn);
+            shard.say_in_turn(conn);
             return swallow;
         }
         Ok(None) => return ReadStep::Incomplete { at_least: bytes.len() + 1 },
         Ok(Some((_, _, Body::Need(at_least)))) => {
-            if head.expects_continue && !link.is_continued && !link.has_open() {
+            if head.expects_continue && !link.is_continued && !link.has_open() && !is_owed {
                 link.is_continued = true;
                 link.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-                shard.say_due(conn);
+                shard.say_in_turn(conn);
             }
             return ReadStep::Incomplete { at_least };
         }
@@ -109,7 +115,7 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
     link.is_continued = false;
     let asked = Asked { head: &head, manner, resource, parameters, body, size };
     let step = handle(shard, conn, asked, moment);
-    shard.say_due(conn);
+    shard.say_in_turn(conn);
     step
 }
 

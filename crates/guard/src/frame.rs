@@ -98,6 +98,10 @@ impl Head {
         if start >= self.total {
             return known(topic, None);
         }
+        // No alias is worth waiting for so much: the message goes on without its topic being known by it.
+        if number_of_properties(&bytes[start.min(end)..end]).is_some_and(|length| length > PROPERTIES_BYTES_MAX) {
+            return known(topic, None);
+        }
         match properties(&bytes[start.min(end)..end]) {
             Some(properties) => known(topic, alias(properties)),
             None if is_whole => known(topic, None),
@@ -105,6 +109,14 @@ impl Head {
             None => Seen::Incomplete((end + 1).max(start + 1)),
         }
     }
+}
+
+/// Bytes of properties that are waited for, to find an alias among them.
+const PROPERTIES_BYTES_MAX: usize = 64 * 1024;
+
+/// How many bytes the properties that begin here have, if that is there.
+fn number_of_properties(bytes: &[u8]) -> Option<usize> {
+    number(bytes).map(|(length, _)| length)
 }
 
 /// The properties that begin here, if all of them are there.

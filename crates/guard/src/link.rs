@@ -39,6 +39,8 @@ pub(crate) struct GuardLink {
 
 /// Topics of one client that have numbers: the most that a guard remembers of what the other broker may allow.
 pub(crate) const ALIASES_MAX: usize = 1024;
+/// Bytes of all topics that they stand for.
+pub(crate) const ALIAS_BYTES_MAX: usize = 64 * 1024;
 /// Topics whose flow is remembered while messages wait; those beyond share one.
 pub(crate) const FLOWS_MAX: usize = 4096;
 

@@ -7,7 +7,7 @@ use tidegate_core::{ConnId, Flow, Moment, PassOutcome, Passing, ReadStep, Shard}
 use tidegate_wire_mqtt::{QoS, Version};
 
 use crate::frame::{DISCONNECT, Front, Head, PUBLISH, PublishHead, Seen, front};
-use crate::link::{ALIASES_MAX, GuardLink};
+use crate::link::{ALIAS_BYTES_MAX, ALIASES_MAX, GuardLink};
 use crate::origins::Origins;
 
 /// The front of a client's bytes, and what became of it.
@@ -90,8 +90,13 @@ fn resolve(shard: &mut Shard, conn: ConnId, alias: u16, topic: &[u8]) -> alloc::
     if topic.is_empty() {
         return link.aliases.get(&alias).cloned().unwrap_or_default();
     }
-    if link.aliases.len() < ALIASES_MAX || link.aliases.contains_key(&alias) {
+    let others: usize = link.aliases.iter().filter(|(known, _)| **known != alias).map(|(_, topic)| topic.len()).sum();
+    let has_room = others + topic.len() <= ALIAS_BYTES_MAX;
+    if has_room && (link.aliases.len() < ALIASES_MAX || link.aliases.contains_key(&alias)) {
         link.aliases.insert(alias, topic.to_owned());
+    } else {
+        // What it stood for before it does not any more.
+        link.aliases.remove(&alias);
     }
     topic.to_owned()
 }

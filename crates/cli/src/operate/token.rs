@@ -26,10 +26,8 @@ pub(crate) fn token(args: &TokenArgs) -> Result<u8> {
     match answer["token"].as_str() {
         // The token alone: it goes into a file or a device.
         Some(token) => out(&format!("{}\n", tidegate_program::harmless(token))),
-        None => out(
-            "taken back: every token of that user that was made until now, and its connections have ended;\n\
-             a WebSocket of the smart space that is open already lasts until its token ends\n",
-        ),
+        None => out("taken back: every token of that user that was made until now, and its connections have ended;\n\
+             a WebSocket of the smart space that is open already lasts until its token ends\n"),
     }
     Ok(0)
 }

@@ -88,6 +88,11 @@ impl ShardState {
         self.owe(conn, answer, until, Some(asked));
     }
 
+    /// Whether an answer to this connection waits.
+    pub(crate) fn owes(&self, conn: ConnId) -> bool {
+        self.connection(conn).is_some_and(Connection::is_waiting)
+    }
+
     fn may_reply(&self, conn: ConnId, until: Until) -> bool {
         self.journal.is_met(until) && self.connection(conn).is_none_or(|connection| connection.owed.is_none())
     }

@@ -293,7 +293,7 @@ mod tests {
              address = \"1\"\n[[listener]]\nkind = \"ws\"\n",
         );
         for words in [
-            "/etc/t.toml:2:1: listener.kind: \"coap\" does not fit: expected \"mqtt\", \"mqtts\", \"ws\" or \"wss\"",
+            "/etc/t.toml:2:1: listener.kind: \"coap\" does not fit: expected \"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\" or \"https_topics\"",
             "/etc/t.toml:3:1: listener.address: \"x\" does not fit",
             "/etc/t.toml:4:1: listener.adress: unknown key; did you mean \"address\"?",
             "listener.mqtt.name: \"mqtt\" is the name of a listener of the section listeners",

@@ -129,7 +129,13 @@ impl<T> Order<T> {
         // What is asked again anyway; a change would be lost.
         let only_asks = matches!(class, Class::Query | Class::AdvancedQuery | Class::Check);
         // One for all who ask the same.
-        if only_asks && !is_popular && limits.policy == Policy::Deny && !is_promised && !is_provisional && !keeps_appointments {
+        if only_asks
+            && !is_popular
+            && limits.policy == Policy::Deny
+            && !is_promised
+            && !is_provisional
+            && !keeps_appointments
+        {
             let wait_max = self.glut.wait_max(now, limits.delay_max, patience);
             let is_too_long = |order: &Self| wait_max.is_some_and(|max| order.wait(now, lane, kp, estimate) > max);
             if is_too_long(self) {
