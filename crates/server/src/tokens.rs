@@ -153,9 +153,14 @@ pub fn revoke(loaded: &Loaded, user: &str, put_in_force: impl FnOnce() -> Result
     let _alone = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
     rules(loaded).ok_or("there are no tokens here")?;
     let mut revoked = read_revoked(&loaded.options)?;
-    revoked.revoke(user, now_s()).map_err(|_| "tokens of too many users were taken back already".to_owned())?;
+    // A token that was made right after the last time is from a second later.
+    let until = now_s().max(revoked.until(user).map_or(0, |until| until.saturating_add(1)));
+    revoked.revoke(user, until).map_err(|_| "tokens of too many users were taken back already".to_owned())?;
     let text = revoked.to_text();
-    RevokedTokens::parse(&text).map_err(|_| "no user can be called so".to_owned())?;
+    // A name with a line break would be several lines.
+    if RevokedTokens::parse(&text).as_ref() != Ok(&revoked) {
+        return Err("no user can be called so".to_owned());
+    }
     let path = revoked_file(&loaded.options);
     user_file::replace(&path, &text).map_err(|error| format!("{} cannot be written: {error:#}", path.display()))?;
     put_in_force()

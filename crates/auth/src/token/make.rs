@@ -54,7 +54,7 @@ impl TokenRules {
             return Err(MakeFault::Life);
         }
         // Not one of those that were taken back a moment ago.
-        let made = self.revoked.until(user).map_or(now_s, |until| now_s.max(until + 1));
+        let made = self.revoked.until(user).map_or(now_s, |until| now_s.max(until.saturating_add(1)));
         let mut claims = Map::new();
         self.put_roles(&mut claims, roles)?;
         if let Some(issuer) = &self.issuer {

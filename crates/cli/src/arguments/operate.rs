@@ -411,7 +411,7 @@ pub(crate) enum TokenCommand {
         #[arg(long = "for", value_name = "TIME", default_value = "30d", value_parser = token_time)]
         time: std::time::Duration,
     },
-    /// Take back every token of a user that was made until now, and end its connections
+    /// Take back every token of a user that was made until now, and end its connections of MQTT and of topics over HTTP
     Revoke {
         /// The user
         user: String,
