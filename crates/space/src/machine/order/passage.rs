@@ -75,6 +75,7 @@ impl KpPlace {
 
 /// How a request may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing of a request, whatever the others say")]
 pub struct WaitTerms {
     /// A place was promised for now.
     pub is_promised: bool,
