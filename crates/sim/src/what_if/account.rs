@@ -10,11 +10,11 @@ use crate::histogram::SecondsHistogram;
 pub struct Account {
     /// Everybody first, then the groups, then who is in none.
     pub groups: Vec<GroupAccount>,
-    /// Those who waited most or lost something, the worst first; [`WORST`] at most.
+    /// Those who waited most or lost something, the worst first; `WORST` at most.
     pub worst: Vec<PublisherAccount>,
     /// Of how many publishers this could be said.
     pub affected: usize,
-    /// Evenly divided; [`BUCKETS`] at most.
+    /// Evenly divided; `BUCKETS` at most.
     pub timeline: Vec<Bucket>,
     /// Messages of the busiest second.
     pub busiest: u64,
