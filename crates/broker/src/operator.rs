@@ -47,14 +47,17 @@ impl OperatorSettings {
         self.table(setting).get(whom).copied()
     }
 
-    /// The limit that holds for a client of this name and user, and whose it is.
+    /// The limit that holds for a client of this name and user, and whose it is. The name is only claimed: it is no way out of
+    /// the limit of the user.
     pub(crate) fn limit_for(&self, client: Option<&str>, user: Option<&str>) -> Option<(Whom, Rate)> {
         if self.limits.is_empty() {
             return None;
         }
         let own = client.map(|name| Whom::Client(name.into()));
         let of = |whom: Whom| self.limits.get_key_value(&whom).map(|(whom, rate)| (whom.clone(), *rate));
-        own.and_then(of).or_else(|| user.map(|name| Whom::User(name.into())).and_then(of))
+        let of_user = user.map(|name| Whom::User(name.into()));
+        // The longer interval is the stricter limit.
+        [of_user, own].into_iter().flatten().filter_map(of).max_by_key(|(_, rate)| rate.interval())
     }
 
     fn table(&self, setting: OperatorSetting) -> &BTreeMap<Whom, Rate> {
@@ -62,5 +65,26 @@ impl OperatorSettings {
             OperatorSetting::Limit => &self.limits,
             OperatorSetting::Grant => &self.grants,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_only_claimed_is_no_way_out_of_the_limit_of_a_user() {
+        let mut settings = OperatorSettings::default();
+        let rate = |count| Rate::new(count, Duration::from_secs(1), count);
+        let (gateway, ann) = (Whom::Client("gateway".into()), Whom::User("ann".into()));
+        assert!(settings.put(OperatorSetting::Limit, &gateway, Some(rate(500))));
+        assert!(settings.put(OperatorSetting::Limit, &ann, Some(rate(5))));
+        assert_eq!(settings.limit_for(Some("gateway"), Some("ann")), Some((ann, rate(5))));
+        assert_eq!(settings.limit_for(Some("gateway"), Some("bob")), Some((gateway.clone(), rate(500))));
+        assert!(settings.put(OperatorSetting::Limit, &gateway, Some(rate(2))));
+        assert_eq!(settings.limit_for(Some("gateway"), Some("ann")), Some((gateway, rate(2))));
+        assert_eq!(settings.limit_for(Some("lamp"), None), None);
     }
 }
