@@ -19,7 +19,7 @@ export function logCard(context, title, size, whom, ...fields) {
   const words = h("p", { class: "quiet small", role: "status" }, "Nothing is written down until you follow it. Payloads are never shown.");
   const list = h("ol", { class: "log", tabindex: 0, "aria-label": title });
   const button = h("button", { type: "submit" }, "Follow");
-  let end = null, count = 0, missed = 0;
+  let end = null, isLeft = false, count = 0, missed = 0;
   const stop = (why) => {
     end?.();
     end = null;
@@ -39,7 +39,10 @@ export function logCard(context, title, size, whom, ...fields) {
     set(words, `${count} lines${missed ? `, and ${missed} for which there was no room` : ""}; the last ${LINES_MAX} are shown.`);
   };
   const begin = async () => {
-    const { log } = await send("POST", "log", whom());
+    button.disabled = true;
+    const { log } = await send("POST", "log", whom()).finally(() => { button.disabled = false; });
+    // Who has gone to another page meanwhile does not follow it.
+    if (isLeft) return;
     set(list);
     [count, missed] = [0, 0];
     set(button, "Stop");
@@ -52,5 +55,5 @@ export function logCard(context, title, size, whom, ...fields) {
     try { await begin(); } catch (failure) { set(words, failure.message); }
   };
   const form = h("form", { class: "row", onsubmit: submit }, fields, button);
-  return { element: card(title, size, form, words, list), end: () => stop() };
+  return { element: card(title, size, form, words, list), end: () => { isLeft = true; stop(); } };
 }

@@ -11,15 +11,16 @@ const ROUND: [&str; 22] = [
     "50/s", "100/s", "200/s", "500/s", "1000/s", "5000/s", "20000/s",
 ];
 
-/// For each group, and for all: the least of them under which no message of the trace would have waited. None if all are too
-/// low.
+/// For each group, and for all: the least of them under which no message of the trace would have waited, nor would wait if it
+/// went on so. None if all are too low.
 pub(super) fn unnoticed(trace: &Trace) -> Vec<(String, Option<String>)> {
     let groups = trace.group_of_publishers();
     let mut times: Vec<Vec<u64>> = vec![Vec::new(); groups.len()];
     trace.arrivals().iter().for_each(|arrival| times[arrival.publisher as usize].push(arrival.micros));
+    let length = trace.arrivals().last().map_or(0, |arrival| arrival.micros);
     let mut places = vec![0; groups.len()];
     for (publisher, times) in times.iter().enumerate() {
-        while places[publisher] < ROUND.len() && !conforms(times, ROUND[places[publisher]]) {
+        while places[publisher] < ROUND.len() && !conforms(times, ROUND[places[publisher]], length) {
             places[publisher] += 1;
         }
     }
@@ -34,8 +35,13 @@ pub(super) fn unnoticed(trace: &Trace) -> Vec<(String, Option<String>)> {
     found
 }
 
-fn conforms(micros: &[u64], rate: &str) -> bool {
+fn conforms(micros: &[u64], rate: &str, length: u64) -> bool {
     let Some(rate) = rate_of(rate) else { return false };
+    // A short recording fits into the burst of a rate that is far too low: the mean has to fit as well.
+    let interval = rate.interval().as_micros();
+    if micros.len() as u128 * interval > u128::from(length) + interval {
+        return false;
+    }
     let mut due = Timestamp::ZERO;
     micros.iter().all(|micros| rate.conforms(&mut due, Timestamp::from_nanos(micros * 1000)))
 }
