@@ -277,8 +277,9 @@ impl PublisherTrouble {
         Some(BAN_MIN.saturating_mul(1 << beyond.min(16)).min(BAN_MAX))
     }
 
-    pub(crate) fn note_taken(&mut self) {
-        self.run.taken = self.run.taken.saturating_add(1);
+    /// So many messages were taken while it is slowed.
+    pub(crate) fn note_taken(&mut self, count: u32) {
+        self.run.taken = self.run.taken.saturating_add(count);
     }
 
     /// A message was refused. Over five D_max (150 s) of this, without a pause of one D_max and with more refused than

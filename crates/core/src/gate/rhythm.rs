@@ -198,7 +198,7 @@ impl ShardState {
             session.inbound.insert(packet_id);
         }
         if let Some(trouble) = self.trouble_of(arrival.session) {
-            trouble.note_taken();
+            trouble.note_taken(1);
         }
         self.arm_release(arrival.session, now);
         self.note_slowed(arrival.session, release_at, now);
@@ -232,7 +232,7 @@ impl ShardState {
     /// A message passed: the episode is over if nothing had to wait for some time.
     pub(super) fn calm_down(&mut self, index: u32, now: Timestamp) {
         let Some(trouble) = self.trouble_of(index) else { return };
-        trouble.note_taken();
+        trouble.note_taken(1);
         let is_over = trouble.slowed.take_if(|(_, until)| *until + CALM <= now).is_some();
         if let (true, Some(session)) = (is_over, self.sessions.get(index)) {
             self.tell(Event::Recovered { client_id: Arc::clone(&session.client_id) });

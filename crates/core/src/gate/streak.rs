@@ -3,7 +3,9 @@
 //! Within one portion of a connection's bytes neither the time nor what is known of its publisher changes: the first message
 //! goes through all gates, and if those have nothing more to ask, what it found holds for those that follow. What is left to
 //! do for each is to count it, and to say which are within the claim. A streak ends with its portion, with a message of
-//! another kind, and as soon as something is remembered against its publisher.
+//! another kind, and as soon as something new is remembered against its publisher. Who was slowed has streaks like others:
+//! whoever sends as fast as it is read has been, and the time at which that is forgotten does not come within a portion. Who
+//! has a limit has none.
 
 use tidegate_control::Timestamp;
 use tidegate_control::claim::Colour;
@@ -41,11 +43,12 @@ impl Streak {
 
 impl Publishers {
     /// A message of this session has passed, and the next ones of its kind need not be asked about: they stand like it, as
-    /// far as its publisher's claim goes. Not if something is remembered against that.
+    /// far as its publisher's claim goes. Not if that has a limit, which asks of each.
     pub(super) fn begin_streak(&mut self, session: u32, slot: Option<u32>, standing: Precedence, now: Timestamp) {
         self.end_streak();
         let publisher = slot.and_then(|slot| self.get(slot));
-        if publisher.is_some_and(Publisher::is_troubled) {
+        let is_limited = |slot| self.trouble(slot).is_some_and(|trouble| trouble.pin.is_some());
+        if publisher.is_some_and(Publisher::is_troubled) && slot.is_some_and(is_limited) {
             return;
         }
         let tokens = publisher.map_or(u32::MAX, |publisher| publisher.claim.tokens());
@@ -69,10 +72,14 @@ impl Publishers {
 
     fn settle_streak(&mut self) {
         let Some(Streak { slot, count, entitled, .. }) = self.streak.take() else { return };
-        if let Some(publisher) = slot.and_then(|slot| self.get_mut(slot)).filter(|_| count > 0) {
-            publisher.claim.on_more(count, entitled);
-            // The entitled come first: the last is one of them only if all are.
-            publisher.set_entitled(if entitled == count { Colour::Entitled } else { Colour::Excess });
+        let Some((publisher, trouble, _)) = slot.and_then(|slot| self.get_all(slot)).filter(|_| count > 0) else {
+            return;
+        };
+        publisher.claim.on_more(count, entitled);
+        // The entitled come first: the last is one of them only if all are.
+        publisher.set_entitled(if entitled == count { Colour::Entitled } else { Colour::Excess });
+        if let Some(trouble) = trouble.filter(|trouble| trouble.slowed.is_some()) {
+            trouble.note_taken(count);
         }
     }
 }
