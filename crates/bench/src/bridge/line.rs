@@ -94,6 +94,14 @@ pub(crate) fn publish(address: SocketAddr, topic: &str, count: u64) -> Result<()
     Ok(())
 }
 
+/// What has arrived of a backlog.
+pub(super) struct NumberedArrivals {
+    /// Different messages.
+    pub(super) count: u64,
+    /// When the first was there.
+    pub(super) first: Option<Instant>,
+}
+
 /// Counts what arrives at the hub.
 pub(super) struct Counter {
     line: PacketLine,
@@ -136,12 +144,15 @@ impl Counter {
     }
 
     /// Different ones of the backlog.
-    pub(super) fn count_numbered(&mut self, wanted: u64, time: Duration, stop: &Stop) -> Result<u64> {
-        let end = Instant::now() + time;
+    pub(super) fn count_numbered(&mut self, wanted: u64, time: Duration, stop: &Stop) -> Result<NumberedArrivals> {
+        let (end, mut first) = (Instant::now() + time, None);
         while (self.numbers.len() as u64) < wanted && Instant::now() < end && !stop.is_wanted() {
             self.take()?;
+            if first.is_none() && !self.numbers.is_empty() {
+                first = Some(Instant::now());
+            }
         }
-        Ok(self.numbers.len() as u64)
+        Ok(NumberedArrivals { count: self.numbers.len() as u64, first })
     }
 }
 
