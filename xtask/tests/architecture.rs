@@ -37,6 +37,7 @@ const PURE: &[(&str, &[&str])] = &[
         "face-coap",
         &["coap-lite", "foldhash", "hashbrown", "siphasher", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"],
     ),
+    ("face-sn", &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
     (
         "guard",
         &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-face-mqtt", "tidegate-wire-mqtt"],

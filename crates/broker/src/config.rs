@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::classes::AddressRange;
 use tidegate_core::settings::Settings;
+pub use tidegate_face_sn::PredefinedTopics;
 
 use crate::guard::GuardConfig;
 use crate::pinned::Fingerprint;
@@ -44,6 +45,8 @@ pub struct Config {
     pub store: Option<StoreConfig>,
     /// The broker behind, for whom this one is only a gate. `None`: there is none, and sessions are here.
     pub guard: Option<GuardConfig>,
+    /// The gateway of MQTT-SN.
+    pub sn: SnConfig,
 }
 
 impl Default for Config {
@@ -62,7 +65,23 @@ impl Default for Config {
             origins: None,
             store: None,
             guard: None,
+            sn: SnConfig::default(),
         }
+    }
+}
+
+/// What the gateway of MQTT-SN is told.
+#[derive(Clone, Debug)]
+pub struct SnConfig {
+    /// Topics whose identifiers everybody knows.
+    pub topics: Arc<PredefinedTopics>,
+    /// The number by which it answers who looks for a gateway.
+    pub gateway: u8,
+}
+
+impl Default for SnConfig {
+    fn default() -> Self {
+        Self { topics: Arc::default(), gateway: 1 }
     }
 }
 
@@ -115,6 +134,8 @@ pub enum ListenerKind {
     Wss,
     /// CoAP over UDP; one at most.
     Coap,
+    /// MQTT-SN over UDP; one at most.
+    Sn,
     /// Topics over HTTP, with server-sent events.
     HttpTopics,
     /// The same over TLS.
@@ -130,9 +151,15 @@ impl ListenerKind {
             Self::Ws => "ws",
             Self::Wss => "wss",
             Self::Coap => "coap",
+            Self::Sn => "sn",
             Self::HttpTopics => "http_topics",
             Self::HttpsTopics => "https_topics",
         }
+    }
+
+    /// It has a socket for datagrams, and no connections.
+    pub fn is_datagrams(self) -> bool {
+        matches!(self, Self::Coap | Self::Sn)
     }
 
     /// TLS comes before everything else.

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use tidegate_face_coap::CoapStats;
 use tidegate_face_http::HttpStats;
+use tidegate_face_sn::SnStats;
 
 use crate::handle::Handle;
 use crate::inbox::lock;
@@ -27,11 +28,12 @@ pub struct ExtraMetric {
 /// Says what the numbers are now. Called on threads of the broker: it must not wait.
 pub type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 
-/// The source, once there is one, and what the doors of CoAP and HTTP have counted, by shard.
+/// The source, once there is one, and what the doors of CoAP, MQTT-SN and HTTP have counted, by shard.
 #[derive(Default)]
 pub(crate) struct ExtraMetrics {
     source: Mutex<Option<Source>>,
     coap: Mutex<BTreeMap<usize, CoapStats>>,
+    sn: Mutex<BTreeMap<usize, SnStats>>,
     http: Mutex<BTreeMap<usize, HttpStats>>,
 }
 
@@ -49,6 +51,7 @@ impl ExtraMetrics {
     pub(crate) fn all(&self) -> Vec<ExtraMetric> {
         let mut all = lock(&self.source).as_ref().map(|source| source()).unwrap_or_default();
         all.extend(coap_metrics(&lock(&self.coap)));
+        all.extend(sn_metrics(&lock(&self.sn)));
         all.extend(http_metrics(&lock(&self.http)));
         all
     }
@@ -56,6 +59,11 @@ impl ExtraMetrics {
     /// What a shard's door of CoAP has counted by now.
     pub(crate) fn show_coap(&self, shard: usize, stats: CoapStats) {
         lock(&self.coap).insert(shard, stats);
+    }
+
+    /// The same of MQTT-SN.
+    pub(crate) fn show_sn(&self, shard: usize, stats: SnStats) {
+        lock(&self.sn).insert(shard, stats);
     }
 
     /// The same of topics over HTTP.
@@ -94,6 +102,37 @@ fn coap_metrics(shards: &BTreeMap<usize, CoapStats>) -> Vec<ExtraMetric> {
     let gauge = |family, help, value| ExtraMetric { family, help, is_counter: false, labels: Vec::new(), value };
     metrics.push(gauge("coap_peers", "Addresses that CoAP is spoken with now.", sum(|stats| stats.peers)));
     metrics.push(gauge("coap_observers", "Observations over CoAP that there are now.", sum(|stats| stats.observers)));
+    metrics
+}
+
+/// The same of MQTT-SN; none without such a door.
+fn sn_metrics(shards: &BTreeMap<usize, SnStats>) -> Vec<ExtraMetric> {
+    if shards.is_empty() {
+        return Vec::new();
+    }
+    let sum = |field: fn(&SnStats) -> u64| shards.values().map(field).sum();
+    let events: [(&'static str, u64); 9] = [
+        ("received", sum(|stats| stats.datagrams)),
+        ("malformed", sum(|stats| stats.malformed)),
+        ("stray", sum(|stats| stats.stray)),
+        ("unknown", sum(|stats| stats.unknown)),
+        ("repeated", sum(|stats| stats.repeated)),
+        ("refused", sum(|stats| stats.refused)),
+        ("retransmitted", sum(|stats| stats.retransmitted)),
+        ("given_up", sum(|stats| stats.given_up)),
+        ("dropped", sum(|stats| stats.dropped)),
+    ];
+    let mut metrics: Vec<ExtraMetric> = Vec::new();
+    metrics.extend(events.map(|(event, value)| ExtraMetric {
+        family: "sn_datagrams",
+        help: "Datagrams of MQTT-SN, and messages to its clients, by what became of them.",
+        is_counter: true,
+        labels: vec![("event", event)],
+        value,
+    }));
+    let gauge = |family, help, value| ExtraMetric { family, help, is_counter: false, labels: Vec::new(), value };
+    metrics.push(gauge("sn_peers", "Addresses that MQTT-SN is spoken with now.", sum(|stats| stats.peers)));
+    metrics.push(gauge("sn_asleep", "Clients of MQTT-SN that sleep now.", sum(|stats| stats.asleep)));
     metrics
 }
 

@@ -136,12 +136,12 @@ impl Broker {
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
         let bound: io::Result<Vec<_>> = config.listeners.iter().filter_map(OpenListener::open_if_wanted).collect();
-        let (mut listeners, mut open, mut datagrams) = (Vec::new(), Vec::new(), None);
+        let (mut listeners, mut open, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
         for (listener, socket) in bound? {
             listeners.push(Arc::clone(&listener));
             match socket {
                 BoundListener::Streams(socket) => open.push(AcceptingListener { listener, socket, try_at: None }),
-                BoundListener::Datagrams(socket) => datagrams = Some((listener, Arc::new(socket))),
+                BoundListener::Datagrams(socket) => datagrams.push((listener, Arc::new(socket))),
             }
         }
 
@@ -187,8 +187,8 @@ impl Broker {
             let shard = (shard, broker.shard_writer(index, first));
             // The first thread has all the listeners.
             let mut shard = ShardThread::new(index, shared, rules, poll, core::mem::take(&mut open), shard)?;
-            if let Some((listener, socket)) = &datagrams {
-                shard.open_coap(Arc::clone(listener), Arc::clone(socket))?;
+            for (listener, socket) in &datagrams {
+                shard.open_datagrams(Arc::clone(listener), Arc::clone(socket), &config.sn)?;
             }
             if broker.listeners.iter().any(|listener| listener.is_http()) {
                 shard.open_requests();

@@ -216,7 +216,7 @@ const _: () = assert!(HTTP_HEAD_BYTES_MAX <= READ_BYTES_MAX);
 
 /// Bytes of datagrams that the system keeps for us between two turns.
 pub(crate) const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
-/// The longest datagram that is read whole: CoAP's are shorter, and a longer one is cut, and refused as malformed.
+/// The longest datagram that is read whole: those of CoAP and MQTT-SN are shorter, and a longer one is cut, and refused as malformed.
 pub(crate) const DATAGRAM_BYTES_MAX: usize = 2048;
 /// Datagrams that are read in one turn: sockets of others wait meanwhile.
 pub(crate) const DATAGRAMS_PER_TURN_MAX: usize = 64;

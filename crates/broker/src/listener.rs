@@ -91,7 +91,7 @@ impl OpenListener {
     /// Binds the listener that is configured.
     pub(crate) fn open(listener: &Listener) -> io::Result<(Arc<Self>, BoundListener)> {
         let tls = load_tls(listener)?;
-        let (socket, address) = if listener.kind == ListenerKind::Coap {
+        let (socket, address) = if listener.kind.is_datagrams() {
             let socket = bind_datagrams(listener.bind).map_err(|error| name_it(listener, &error))?;
             let address = socket.local_addr()?;
             (BoundListener::Datagrams(socket), address)

@@ -1,5 +1,7 @@
 //! What all threads share: inboxes, counts of permits, and the counters of each shard as last shown.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,6 +46,8 @@ pub(crate) struct SharedState {
     pub(crate) mapped: Permits,
     /// Datagrams on their way to shards.
     pub(crate) datagrams: Permits,
+    /// Which shard has the client of an address, where that does not follow from the address; bounded by the clients.
+    pub(crate) datagram_routes: Mutex<BTreeMap<SocketAddr, usize>>,
     /// The broker behind, of a guard.
     pub(crate) guard: Option<Arc<Upstream>>,
     /// Numbers of what runs in the same process.
@@ -92,6 +96,7 @@ impl SharedState {
             asking,
             mapped: Permits::default(),
             datagrams: Permits::default(),
+            datagram_routes: Mutex::default(),
             guard,
             bridges: Permits::default(),
             bridge_handshakes: Permits::default(),

@@ -9,11 +9,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::sync_channel;
 
+use support::sn::{Message, SnClient};
 use support::{Client, PATIENCE, address, config, listener, start, tcp};
 use tidegate_broker::Broker;
 use tidegate_broker::ask::{Answer, Question};
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_core::ledger::Ledger;
+use tidegate_face_sn::packet::{FilterRef, Packet, ReturnCode, TopicRef};
 use tidegate_wire_mqtt::{QoS, Version};
 
 /// A client of CoAP, as far as this test needs one.
@@ -96,10 +98,10 @@ fn ledger(broker: &Broker, name: &str) -> Ledger {
 
 #[test]
 fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
-    let kinds = [ListenerKind::Mqtt, ListenerKind::HttpTopics, ListenerKind::Coap];
+    let kinds = [ListenerKind::Mqtt, ListenerKind::HttpTopics, ListenerKind::Coap, ListenerKind::Sn];
     for shards in [1, 2] {
         let broker = start(Config { listeners: kinds.map(listener).into(), shards, ..config() });
-        let [mqtt, http, coap] = kinds.map(|kind| address(&broker, kind));
+        let [mqtt, http, coap, sn] = kinds.map(|kind| address(&broker, kind));
 
         let mut subscriber = Client::tcp(mqtt, Version::V5, "subscriber");
         subscriber.subscribe("one", QoS::AtMostOnce);
@@ -114,11 +116,14 @@ fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
         let reader = format!("$http/{}", line.trim_end().trim_start_matches("id: ").trim_end_matches("-0"));
         let observer = Coap::open(coap);
         observer.observe();
+        let node = SnClient::connect(sn, "node");
+        let topic = TopicRef::Id(node.subscribe(FilterRef::Name("one"), QoS::AtMostOnce));
 
         let mut hear = |expected: &str| {
             assert_eq!(String::from_utf8(subscriber.message().payload).unwrap(), expected, "MQTT, {shards} shards");
             assert_eq!(event(&mut stream), expected, "HTTP, {shards} shards");
             assert_eq!(observer.notification(), expected, "CoAP, {shards} shards");
+            assert_eq!(node.message(), Message { topic, payload: expected.into() }, "MQTT-SN, {shards} shards");
         };
         let mut publisher = Client::tcp(mqtt, Version::V311, "publisher");
         publisher.publish("one", b"from MQTT");
@@ -128,14 +133,21 @@ fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
         let putter = Coap::open(coap);
         putter.put("from CoAP");
         hear("from CoAP");
+        let sensor = SnClient::connect(sn, "sensor");
+        let called = sensor.register("one");
+        assert_eq!(sensor.publish(TopicRef::Id(called), 1, "from MQTT-SN"), ReturnCode::Accepted);
+        hear("from MQTT-SN");
+        // Nothing else came there: the next word is the answer to this one.
+        node.say(Packet::PingReq { client_id: "" });
+        node.hear(|packet| assert_eq!(packet, Packet::PingResp));
 
-        for name in ["publisher".to_owned(), poster, putter.name()] {
+        for name in ["publisher".to_owned(), poster, putter.name(), "sensor".to_owned()] {
             let ledger = ledger(&broker, &name);
             assert_eq!((ledger.received, ledger.passed, ledger.deliveries), (1, 1, 0), "{name}");
         }
-        for name in ["subscriber".to_owned(), reader, observer.name()] {
+        for name in ["subscriber".to_owned(), reader, observer.name(), "node".to_owned()] {
             let ledger = ledger(&broker, &name);
-            assert_eq!((ledger.received, ledger.deliveries, ledger.delivered), (0, 3, 3), "{name}: {ledger:?}");
+            assert_eq!((ledger.received, ledger.deliveries, ledger.delivered), (0, 4, 4), "{name}: {ledger:?}");
         }
         broker.shutdown();
     }

@@ -35,8 +35,11 @@ pub const COAP_IDS: &str = "$coap/";
 /// The same of clients that speak HTTP: connections and streams.
 pub const HTTP_IDS: &str = "$http/";
 
+/// The same of addresses that publish by MQTT-SN without being connected.
+pub const SN_IDS: &str = "$sn/";
+
 /// All such beginnings.
-pub(crate) const GIVEN_IDS: [&str; 2] = [COAP_IDS, HTTP_IDS];
+pub(crate) const GIVEN_IDS: [&str; 3] = [COAP_IDS, HTTP_IDS, SN_IDS];
 
 /// Which user a client identifier belongs to that is the broker's own; none if it is not.
 pub fn own_user(client_id: &str) -> Option<&'static str> {

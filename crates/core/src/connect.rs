@@ -159,21 +159,43 @@ impl ShardState {
             return Err(objection);
         }
         if let Some(will) = &hello.will {
-            if will.qos > self.settings.qos_max {
-                return Err(ReasonCode::QosNotSupported);
-            }
-            if will.retain && !self.settings.retain_available {
-                return Err(ReasonCode::RetainNotSupported);
-            }
-            if !self.may_publish(&hello.identity, hello.client_id, will.topic, will.payload) {
-                let event = Event::Denied { client_id: hello.client_id.into(), what: "will", topic: will.topic.into() };
-                self.tell(event);
-                return Err(ReasonCode::NotAuthorized);
-            }
+            self.check_will(&hello.identity, hello.client_id, will)?;
         }
         // The identifier is a good one and its bearer may come in, only not together: "not allowed by the Server" (table 3-1
         // of MQTT 5, 0x85; before, table 3.1, 0x02), which tells the client what it has to change.
         if self.belongs_to_another(hello) { Err(ReasonCode::ClientIdentifierNotValid) } else { Ok(()) }
+    }
+
+    fn check_will(&mut self, identity: &Identity, client_id: &str, will: &ClientWill<'_>) -> Result<(), ReasonCode> {
+        if will.qos > self.settings.qos_max {
+            return Err(ReasonCode::QosNotSupported);
+        }
+        if will.retain && !self.settings.retain_available {
+            return Err(ReasonCode::RetainNotSupported);
+        }
+        if !self.may_publish(identity, client_id, will.topic, will.payload) {
+            self.tell(Event::Denied { client_id: client_id.into(), what: "will", topic: will.topic.into() });
+            return Err(ReasonCode::NotAuthorized);
+        }
+        Ok(())
+    }
+
+    /// Another will, or none, for a client that is connected.
+    pub(crate) fn set_will(&mut self, conn: ConnId, will: Option<ClientWill<'_>>) -> Result<(), ReasonCode> {
+        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return Ok(()) };
+        let Some(session) = self.sessions.get(index) else { return Ok(()) };
+        let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
+        if let Some(will) = &will {
+            self.check_will(&identity, &client_id, will)?;
+        }
+        let will = will.map(|will| Box::new(self.pending_will(index, &will)));
+        if let Some(session) = self.sessions.get_mut(index) {
+            self.journal.clear_will(session);
+            session.will = will;
+        }
+        self.keep_will(index);
+        self.journal.end_whole();
+        Ok(())
     }
 
     /// Whether the identifier has a session that another user made: whoever took it over would end that session, and the

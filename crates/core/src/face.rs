@@ -49,6 +49,12 @@ pub trait Face: Any + Debug + Send {
         None
     }
 
+    /// Whether what is in the outbox lies there by agreement: the client sleeps, or has to be told something first. Then nobody
+    /// is blamed for not taking it.
+    fn holds_outbox(&self) -> bool {
+        false
+    }
+
     /// The protocol and its version, as people call it.
     fn protocol(&self) -> &'static str;
 

@@ -16,6 +16,7 @@ mod close;
 mod connect;
 mod connection;
 mod crowding;
+pub mod datagrams;
 mod deliver;
 mod drain;
 pub mod event;

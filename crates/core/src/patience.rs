@@ -56,13 +56,17 @@ impl ShardState {
         connection.end_watch();
         let (partial, stalled_since) = (connection.partial(), connection.stalled_since());
         let bytes = connection.outbox.len();
-        let is_unread = connection.is_unread;
+        let (is_unread, is_held) = (connection.is_unread, connection.face.holds_outbox());
         // Whoever is not read cannot be blamed for what does not come.
         let packet = match partial {
             Some((_, time)) if is_unread || !self.may_read(conn) => Some(now + time),
             partial => partial.map(|(since, time)| since + time),
         };
-        let taking = stalled_since.map(|since| since + self.settings.write_timeout);
+        let taking = match stalled_since {
+            // It sleeps, and was told that it may.
+            Some(_) if is_held => Some(now + self.settings.write_timeout),
+            since => since.map(|since| since + self.settings.write_timeout),
+        };
         if packet.is_some_and(|deadline| deadline <= now) {
             let detail = "a packet took too long to arrive".into();
             let why = Why::Protocol { reason: ReasonCode::KeepAliveTimeout, detail };

@@ -24,7 +24,7 @@ use tidegate_wire_mqtt::{PacketId, ReasonCode, Subscription, TopicFilter};
 
 use crate::access::{Identity, Policy};
 use crate::between::{Batch, Unread};
-use crate::connect::Hello;
+use crate::connect::{ClientWill, Hello};
 use crate::event::{Event, Why};
 use crate::face::Face;
 use crate::gate::{LimitsFull, Memory, Whom};
@@ -225,6 +225,11 @@ impl Shard {
     /// A client that is about to leave says how long its session is to outlive the connection.
     pub fn set_session_expiry(&mut self, conn: ConnId, expiry: Duration) -> Result<(), NotLasting> {
         self.state.set_session_expiry(conn, expiry)
+    }
+
+    /// A client says what is to be published when its connection is lost, in place of what it said before.
+    pub fn set_will(&mut self, conn: ConnId, will: Option<ClientWill<'_>>) -> Result<(), ReasonCode> {
+        self.state.set_will(conn, will)
     }
 
     /// The face of a connection, if it is of this kind, and the memory that it may charge.

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_core::datagrams::Chance;
 
-use crate::chance::Chance;
 use crate::frame;
 use crate::limits::CONFIRMABLES_MAX;
 use crate::message::Token;

@@ -9,35 +9,18 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_core::access::{COAP_IDS, Identity};
+use tidegate_core::access::COAP_IDS;
+use tidegate_core::datagrams::{Admission, Chance, DatagramEndpoint, DatagramOwner, NotAdmitted};
 use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Hello, Portion, Progress, ReadStep, Shard, Then};
 
 use crate::block;
-use crate::chance::Chance;
 use crate::echo::EchoKey;
 use crate::frame::{self, Frame};
 use crate::limits::{AMPLIFICATION_MAX, BUSY, EXCHANGES_MAX, PEERS_MAX, PING_AFTER};
 use crate::link::{CoapLink, Sight, whole_seconds};
 use crate::message::{self, Answer, Datagram, MessageKind, Request, code, write, write_empty};
 use crate::request;
-
-/// Who comes in, and who does not; the rim knows.
-pub trait Admission {
-    /// Who this is, if it is let in.
-    fn admit(&mut self, from: SocketAddr) -> Result<Identity, NotAdmitted>;
-}
-
-/// Why somebody is not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotAdmitted {
-    /// Only users are, and a datagram names none: 4.01.
-    Unknown,
-    /// This one is not: 4.03.
-    Banned,
-    /// There is no room: 5.03.
-    Full,
-}
 
 /// What was counted at this door.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,65 +107,9 @@ impl CoapEndpoint {
         self.peers.is_empty()
     }
 
-    /// Whether an address has a connection.
-    pub fn knows(&self, address: SocketAddr) -> bool {
-        self.peers.contains_key(&address)
-    }
-
-    /// An address that has none any more. To be asked until there is no more of them. Not one that has left and is back: what
-    /// its driver has for it belongs to the new connection.
-    pub fn poll_left(&mut self) -> Option<SocketAddr> {
-        loop {
-            let address = self.left.pop()?;
-            if !self.knows(address) {
-                return Some(address);
-            }
-        }
-    }
-
     /// What the client at an address is called.
     pub fn client_id(address: SocketAddr) -> alloc::string::String {
         format!("{COAP_IDS}{address}")
-    }
-
-    /// A datagram came, at any time since the socket was last known to be empty.
-    pub fn handle_datagram(
-        &mut self,
-        shard: &mut Shard,
-        (from, bytes): (SocketAddr, &[u8]),
-        admission: &mut dyn Admission,
-        dry_at: Timestamp,
-        now: Timestamp,
-    ) {
-        self.stats.datagrams += 1;
-        let datagram = message::read(bytes);
-        let known = self.peers.get(&from).map(|peer| peer.conn);
-        if let Some(conn) = known
-            && let Some((link, _)) = shard.face_mut::<CoapLink>(conn)
-        {
-            link.heard_at = now;
-        }
-        match datagram {
-            Datagram::Nothing => self.stats.malformed += 1,
-            Datagram::ToReset { message, is_ping } => {
-                self.stats.malformed += u64::from(!is_ping);
-                // Never larger than what it answers.
-                self.reply(from, write_empty(MessageKind::Reset, message));
-            }
-            Datagram::Ack(message) => self.on_ack(shard, known, message, now),
-            Datagram::Reset(message) => self.on_reset(shard, known, message, now),
-            Datagram::Request(request) => {
-                let request = &*request;
-                let Some(conn) = known.or_else(|| self.meet(shard, from, (request, bytes.len()), admission, now))
-                else {
-                    return;
-                };
-                self.on_request(shard, (conn, from), (request, bytes), dry_at, now);
-            }
-        }
-        if let Some(conn) = known {
-            self.settle(shard, conn);
-        }
     }
 
     /// A stranger's request: it is let in, or told why not.
@@ -208,7 +135,7 @@ impl CoapEndpoint {
             return None;
         }
         let full = if self.peers.len() >= PEERS_MAX { Err(NotAdmitted::Full) } else { Ok(()) };
-        let identity = match full.and_then(|()| admission.admit(from)) {
+        let identity = match full.and_then(|()| admission.admit(from, &Self::client_id(from))) {
             Ok(identity) => identity,
             Err(why) => {
                 self.stats.refused += 1;
@@ -341,33 +268,6 @@ impl CoapEndpoint {
         }
     }
 
-    /// The next datagram to somebody who has no connection.
-    pub fn poll_reply(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
-        self.replies.pop_front()
-    }
-
-    /// When `turn` should be called.
-    pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at)
-    }
-
-    /// Sends again what was not acknowledged, forgets who is silent. Bounded work.
-    pub fn turn(&mut self, shard: &mut Shard, now: Timestamp) {
-        for _ in 0..TIMERS_PER_TURN_MAX {
-            let Some(&(at, conn)) = self.timers.first() else { return };
-            if at > now {
-                return;
-            }
-            self.timers.pop_first();
-            if tick(shard, conn, now) {
-                shard.say_due(conn);
-                self.settle(shard, conn);
-            } else {
-                self.leave(shard, conn, now);
-            }
-        }
-    }
-
     /// The address is given up: whatever it observed ends, as if its connection were lost.
     fn leave(&mut self, shard: &mut Shard, conn: ConnId, now: Timestamp) {
         self.collect(shard, conn);
@@ -378,51 +278,6 @@ impl CoapEndpoint {
     /// Whether a connection is one of this door.
     pub fn has(&self, conn: ConnId) -> bool {
         self.addresses.contains_key(&conn)
-    }
-
-    /// Sends what is in the outbox of a connection. False if it is none of this door.
-    pub fn write(
-        &mut self,
-        shard: &mut Shard,
-        conn: ConnId,
-        now: Timestamp,
-        mut send: impl FnMut(SocketAddr, &[u8]),
-    ) -> bool {
-        let Some(&address) = self.addresses.get(&conn) else { return false };
-        let mut bytes = core::mem::take(&mut self.scratch);
-        bytes.clear();
-        for slice in shard.outbox(conn) {
-            bytes.extend_from_slice(slice);
-        }
-        let mut rest = bytes.as_slice();
-        while let Some((found, behind)) = frame::split(rest) {
-            match found {
-                Frame::Datagram(datagram) => send(address, datagram),
-                Frame::Answer { number, code, max_age, why } => {
-                    let answer = Answer { max_age, payload: why, ..Answer::new(code) };
-                    let link = shard.face_mut::<CoapLink>(conn);
-                    if let Some(datagram) = link.and_then(|(link, _)| link.finish(number, &answer, now)) {
-                        send(address, &datagram);
-                    }
-                }
-            }
-            rest = behind;
-        }
-        shard.handle_written(conn, bytes.len(), now);
-        self.scratch = bytes;
-        self.settle(shard, conn);
-        true
-    }
-
-    /// The core wants a connection closed, and what it had to say is written. False if it is none of this door.
-    pub fn close(&mut self, shard: &mut Shard, conn: ConnId, now: Timestamp) -> bool {
-        if !self.has(conn) {
-            return false;
-        }
-        self.collect(shard, conn);
-        self.forget(conn);
-        shard.handle_closed(conn, Why::Lost, now);
-        true
     }
 
     fn forget(&mut self, conn: ConnId) {
@@ -462,6 +317,135 @@ impl CoapEndpoint {
         peer.deadline = deadline;
         // A timer that was taken out is set again even if its time is the same.
         self.timers.insert((deadline, conn));
+    }
+}
+
+/// *Handle what arrived, turn once, drain what is to be sent.*
+impl DatagramEndpoint for CoapEndpoint {
+    fn owner(&self, from: SocketAddr, _: &[u8]) -> DatagramOwner {
+        DatagramOwner::Client(Self::client_id(from))
+    }
+
+    fn knows(&self, address: SocketAddr) -> bool {
+        self.peers.contains_key(&address)
+    }
+
+    fn handle_datagram(
+        &mut self,
+        shard: &mut Shard,
+        (from, bytes): (SocketAddr, &[u8]),
+        admission: &mut dyn Admission,
+        dry_at: Timestamp,
+        now: Timestamp,
+    ) {
+        self.stats.datagrams += 1;
+        let datagram = message::read(bytes);
+        let known = self.peers.get(&from).map(|peer| peer.conn);
+        if let Some(conn) = known
+            && let Some((link, _)) = shard.face_mut::<CoapLink>(conn)
+        {
+            link.heard_at = now;
+        }
+        match datagram {
+            Datagram::Nothing => self.stats.malformed += 1,
+            Datagram::ToReset { message, is_ping } => {
+                self.stats.malformed += u64::from(!is_ping);
+                // Never larger than what it answers.
+                self.reply(from, write_empty(MessageKind::Reset, message));
+            }
+            Datagram::Ack(message) => self.on_ack(shard, known, message, now),
+            Datagram::Reset(message) => self.on_reset(shard, known, message, now),
+            Datagram::Request(request) => {
+                let request = &*request;
+                let Some(conn) = known.or_else(|| self.meet(shard, from, (request, bytes.len()), admission, now))
+                else {
+                    return;
+                };
+                self.on_request(shard, (conn, from), (request, bytes), dry_at, now);
+            }
+        }
+        if let Some(conn) = known {
+            self.settle(shard, conn);
+        }
+    }
+
+    /// Never: an address is a client.
+    fn handle_moved(&mut self, _: &mut Shard, _: SocketAddr, _: Timestamp) {}
+
+    fn poll_reply(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.replies.pop_front()
+    }
+
+    fn poll_left(&mut self) -> Option<SocketAddr> {
+        loop {
+            let address = self.left.pop()?;
+            if !self.knows(address) {
+                return Some(address);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    fn turn(&mut self, shard: &mut Shard, now: Timestamp) {
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            let Some(&(at, conn)) = self.timers.first() else { return };
+            if at > now {
+                return;
+            }
+            self.timers.pop_first();
+            if tick(shard, conn, now) {
+                shard.say_due(conn);
+                self.settle(shard, conn);
+            } else {
+                self.leave(shard, conn, now);
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        shard: &mut Shard,
+        conn: ConnId,
+        now: Timestamp,
+        send: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) -> bool {
+        let Some(&address) = self.addresses.get(&conn) else { return false };
+        let mut bytes = core::mem::take(&mut self.scratch);
+        bytes.clear();
+        for slice in shard.outbox(conn) {
+            bytes.extend_from_slice(slice);
+        }
+        let mut rest = bytes.as_slice();
+        while let Some((found, behind)) = frame::split(rest) {
+            match found {
+                Frame::Datagram(datagram) => send(address, datagram),
+                Frame::Answer { number, code, max_age, why } => {
+                    let answer = Answer { max_age, payload: why, ..Answer::new(code) };
+                    let link = shard.face_mut::<CoapLink>(conn);
+                    if let Some(datagram) = link.and_then(|(link, _)| link.finish(number, &answer, now)) {
+                        send(address, &datagram);
+                    }
+                }
+            }
+            rest = behind;
+        }
+        shard.handle_written(conn, bytes.len(), now);
+        self.scratch = bytes;
+        self.settle(shard, conn);
+        true
+    }
+
+    fn close(&mut self, shard: &mut Shard, conn: ConnId, now: Timestamp) -> bool {
+        if !self.has(conn) {
+            return false;
+        }
+        self.collect(shard, conn);
+        self.forget(conn);
+        shard.handle_closed(conn, Why::Lost, now);
+        true
     }
 }
 

@@ -6,7 +6,6 @@ extern crate alloc;
 extern crate std;
 
 mod block;
-mod chance;
 mod confirm;
 mod content;
 mod echo;
@@ -19,4 +18,4 @@ mod observe;
 mod request;
 mod rto;
 
-pub use endpoint::{Admission, CoapEndpoint, CoapStats, NotAdmitted};
+pub use endpoint::{CoapEndpoint, CoapStats};

@@ -8,13 +8,13 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::access::COAP_IDS;
+use tidegate_core::datagrams::Chance;
 use tidegate_core::event::Why;
 use tidegate_core::face::{ClientAnswer, Face, Frames, OutgoingPublication, PacketLength};
 use tidegate_core::{Charge, Memory};
 use tidegate_wire_mqtt::{Delivery, ReasonCode};
 
 use crate::block::Assembly;
-use crate::chance::Chance;
 use crate::confirm::Confirmables;
 use crate::content;
 use crate::frame;

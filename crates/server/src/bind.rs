@@ -27,13 +27,14 @@ impl std::fmt::Display for CannotListen {
 
 impl std::error::Error for CannotListen {}
 
-/// Takes out the listeners for CoAP and for topics over HTTP that nobody asked for, if they cannot be opened: no reason not
+/// Takes out the listeners for CoAP, for MQTT-SN and for topics over HTTP that nobody asked for, if they cannot be opened: no reason not
 /// to serve. Which are gone, why, and what to type about it. If somebody takes a port after this look, the broker leaves it out by
 /// itself, in fewer words.
 pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Vec<(&'static str, String)> {
     let doors = &options.listeners;
     let unasked = [
         (ListenerKind::Coap, matches!(doors.coap, Or::Word(_)), "CoAP", "UDP", "--coap"),
+        (ListenerKind::Sn, matches!(doors.sn, Or::Word(_)), "MQTT-SN", "UDP", "--sn"),
         (
             ListenerKind::HttpTopics,
             matches!(doors.http_topics, Or::Word(_)),
@@ -49,7 +50,7 @@ pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Ve
         let Some(error) = try_to_bind(&listeners[place]) else { continue };
         let Listener { bind: at, .. } = listeners.remove(place);
         let why = match error.kind() {
-            ErrorKind::AddrInUse => format!("{} has the port", holder_words(at, kind == ListenerKind::Coap)),
+            ErrorKind::AddrInUse => format!("{} has the port", holder_words(at, kind.is_datagrams())),
             _ => error.to_string(),
         };
         let advice = format!("choose another with {flag} ADDR, or say {flag} off");
@@ -59,9 +60,10 @@ pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Ve
 }
 
 fn try_to_bind(listener: &Listener) -> Option<std::io::Error> {
-    match listener.kind {
-        ListenerKind::Coap => UdpSocket::bind(listener.bind).err(),
-        _ => TcpListener::bind(listener.bind).err(),
+    if listener.kind.is_datagrams() {
+        UdpSocket::bind(listener.bind).err()
+    } else {
+        TcpListener::bind(listener.bind).err()
     }
 }
 
@@ -87,7 +89,8 @@ fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> ConfigProblem 
     let elsewhere = format!("move it with --{flag} ADDR (listeners.{name}), or switch it off with --{flag} off");
     let (why, hint) = match error.kind() {
         ErrorKind::AddrInUse => {
-            let holder = holder_words(at, name == ListenerKind::Coap.name());
+            let holder =
+                holder_words(at, [ListenerKind::Coap, ListenerKind::Sn].iter().any(|kind| kind.name() == name));
             (format!("{holder} listens there already"), elsewhere)
         }
         ErrorKind::PermissionDenied => {

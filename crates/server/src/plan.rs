@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
+use tidegate_broker::config::{Config, Listener, ListenerKind, SnConfig, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
 use tidegate_broker::{GuardConfig, Handle};
 use tidegate_control::rhythm::RhythmConfig;
@@ -157,6 +157,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
             _ => Duration::ZERO,
         },
         guard: guard(options),
+        sn: SnConfig { topics: options.sn.topics.0.clone(), gateway: options.sn.gateway.0 as u8 },
         drain_timeout: options.server.drain_timeout.0,
         origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
         store: options.store.keep.then(|| StoreConfig {
@@ -180,6 +181,7 @@ fn pointless_beside_guard(loaded: &Loaded, listeners: &[Listener]) -> Vec<Config
         ("sinks", !loaded.sinks.is_empty()),
         ("maps", !loaded.maps.is_empty()),
         ("listener for CoAP", has(ListenerKind::Coap)),
+        ("listener for MQTT-SN", has(ListenerKind::Sn)),
         ("topics over HTTP", has(ListenerKind::HttpTopics) || has(ListenerKind::HttpsTopics)),
     ] {
         if is_there {

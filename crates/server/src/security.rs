@@ -319,9 +319,11 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
         let hint = "listen on this machine only, or insist on an open listener with --allow-anonymous".to_owned();
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
-    let coap = config.listeners.iter().find(|listener| listener.kind == ListenerKind::Coap);
-    if let Some(at) = coap.map(|listener| listener.bind).filter(|at| is_exposed(at) && !security.allow_anonymous) {
-        let message = format!("listeners.coap = \"{at}\" accepts other machines, but CoAP knows no users");
+    let is_open = |listener: &&Listener| listener.kind.is_datagrams() && is_exposed(&listener.bind);
+    if let Some(listener) = config.listeners.iter().find(is_open).filter(|_| !security.allow_anonymous) {
+        let (name, at) = (listener.kind.name(), listener.bind);
+        let what = if listener.kind == ListenerKind::Coap { "CoAP" } else { "MQTT-SN" };
+        let message = format!("listeners.{name} = \"{at}\" accepts other machines, but {what} knows no users");
         let hint = "listen on this machine only, or insist on an open door with --allow-anonymous".to_owned();
         return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }

@@ -11,12 +11,13 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::settings::Settings;
-use tidegate_face_coap::{Admission, CoapEndpoint, NotAdmitted};
+use tidegate_core::datagrams::{Admission, DatagramEndpoint, NotAdmitted};
+use tidegate_face_coap::CoapEndpoint;
 
 struct Everybody;
 
 impl Admission for Everybody {
-    fn admit(&mut self, from: SocketAddr) -> Result<Identity, NotAdmitted> {
+    fn admit(&mut self, from: SocketAddr, _: &str) -> Result<Identity, NotAdmitted> {
         Ok(Identity { peer: from.to_string().into(), listener: "coap", ..Identity::default() })
     }
 }
@@ -40,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(to != addresses[2] || said.len() <= 3 * datagram.len());
         }
         while let Some(conn) = shard.poll_write() {
-            endpoint.write(&mut shard, conn, now, |_, said| assert!(said.len() <= 1280));
+            endpoint.write(&mut shard, conn, now, &mut |_, said| assert!(said.len() <= 1280));
         }
         while let Some(conn) = shard.poll_close() {
             endpoint.close(&mut shard, conn, now);

@@ -1,5 +1,6 @@
-//! CoAP: one socket for datagrams. The first thread reads it, and hands each datagram to the shard that has the session of its
-//! address; every thread writes to it. What they say is decided by `tidegate_face_coap` and the core.
+//! Doors of datagrams: one socket each, for CoAP and for MQTT-SN. The first thread reads it, and hands each datagram to the shard
+//! that has the session of its sender; every thread writes to it. What they say is decided by `tidegate_face_coap`,
+//! `tidegate_face_sn` and the core.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,12 +10,15 @@ use std::sync::Arc;
 use mio::Interest;
 use tidegate_control::Timestamp;
 use tidegate_core::access::Identity;
+use tidegate_core::datagrams::{Admission, DatagramEndpoint, DatagramOwner, NotAdmitted};
 use tidegate_core::{ConnId, shard_of};
-use tidegate_face_coap::{Admission, CoapEndpoint, CoapStats, NotAdmitted};
+use tidegate_face_coap::{CoapEndpoint, CoapStats};
+use tidegate_face_sn::{SnEndpoint, SnStats};
 
 use super::{ShardThread, token};
 use crate::authenticate::Credentials;
 use crate::chance::Chance;
+use crate::config::{ListenerKind, SnConfig};
 use crate::inbox::lock;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_TURN_MAX, DATAGRAMS_UNDER_WAY_MAX};
 use crate::listener::OpenListener;
@@ -23,14 +27,14 @@ use crate::permit::{Permit, SocketPlaces};
 use crate::shared_state::SharedState;
 use crate::thread_message::{Rules, ThreadMessage};
 
-/// The door of one shard.
+/// A door, as one thread has it.
 #[derive(Debug)]
-pub(super) struct CoapDoor {
+pub(super) struct DatagramDoor {
     listener: Arc<OpenListener>,
     socket: Arc<UdpSocket>,
     /// The same socket, where its being readable is told; on the first thread only.
     _told: Option<mio::net::UdpSocket>,
-    endpoint: CoapEndpoint,
+    speaker: Speaker,
     /// The places of addresses among all connections.
     places: BTreeMap<SocketAddr, SocketPlaces>,
     /// There may be something to read.
@@ -38,21 +42,65 @@ pub(super) struct CoapDoor {
     /// When there was nothing to read.
     dry_at: Timestamp,
     /// What was last shown of its counters.
-    shown: Option<CoapStats>,
+    shown: Option<DoorStats>,
 }
 
-impl CoapDoor {
+/// What is spoken at a door.
+#[derive(Debug)]
+enum Speaker {
+    Coap(Box<CoapEndpoint>),
+    Sn(Box<SnEndpoint>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DoorStats {
+    Coap(CoapStats),
+    Sn(SnStats),
+}
+
+impl Speaker {
+    fn endpoint(&mut self) -> &mut dyn DatagramEndpoint {
+        match self {
+            Self::Coap(endpoint) => &mut **endpoint,
+            Self::Sn(endpoint) => &mut **endpoint,
+        }
+    }
+
+    fn endpoint_ref(&self) -> &dyn DatagramEndpoint {
+        match self {
+            Self::Coap(endpoint) => &**endpoint,
+            Self::Sn(endpoint) => &**endpoint,
+        }
+    }
+
+    fn stats(&self) -> DoorStats {
+        match self {
+            Self::Coap(endpoint) => DoorStats::Coap(endpoint.stats()),
+            Self::Sn(endpoint) => DoorStats::Sn(endpoint.stats()),
+        }
+    }
+}
+
+impl DatagramDoor {
     /// When to go on without being told.
     pub(super) fn due(&self) -> Option<Timestamp> {
-        if self.is_ready { Some(Timestamp::ZERO) } else { self.endpoint.poll_timeout() }
+        if self.is_ready { Some(Timestamp::ZERO) } else { self.speaker.endpoint_ref().poll_timeout() }
+    }
+
+    fn send_replies(&mut self) {
+        while let Some((to, bytes)) = self.speaker.endpoint().poll_reply() {
+            let _ = self.socket.send_to(&bytes, to);
+        }
     }
 }
 
 /// A datagram on its way to its shard.
 #[derive(Debug)]
 pub(crate) struct ForwardedDatagram {
+    door: usize,
     from: SocketAddr,
-    bytes: Box<[u8]>,
+    /// None: the address has gone over to a client of another shard.
+    bytes: Option<Box<[u8]>>,
     dry_at: Timestamp,
     _permit: Permit,
 }
@@ -63,22 +111,21 @@ struct DoorAdmission<'a> {
     rules: &'a Rules,
     listener: &'a OpenListener,
     now: Timestamp,
-    places: Option<SocketPlaces>,
+    admitted: Option<(SocketAddr, SocketPlaces)>,
 }
 
 impl Admission for DoorAdmission<'_> {
-    fn admit(&mut self, from: SocketAddr) -> Result<Identity, NotAdmitted> {
+    fn admit(&mut self, from: SocketAddr, client_id: &str) -> Result<Identity, NotAdmitted> {
         let refuse = |why, answer| {
             self.listener.counts.refuse(why);
             Err(answer)
         };
         self.listener.counts.accept();
-        let client_id = CoapEndpoint::client_id(from);
-        if lock(&self.shared.bans).find(&client_id, None, from.ip(), self.now).is_some() {
+        if lock(&self.shared.bans).find(client_id, None, from.ip(), self.now).is_some() {
             return refuse(ListenerRefusal::Banned, NotAdmitted::Banned);
         }
         let listener = self.listener.name();
-        let credentials = Credentials { client_id, listener, ..Credentials::default() };
+        let credentials = Credentials { client_id: client_id.to_owned(), listener, ..Credentials::default() };
         let authenticator = &self.rules.authenticator;
         let grant = if authenticator.is_slow(&credentials) { None } else { authenticator.login(&credentials).ok() };
         let Some(grant) = grant else { return refuse(ListenerRefusal::NotAuthorized, NotAdmitted::Unknown) };
@@ -86,129 +133,196 @@ impl Admission for DoorAdmission<'_> {
         let (Some(of_all), Some(of_listener)) = (of_all, self.listener.take_place()) else {
             return refuse(ListenerRefusal::Full, NotAdmitted::Full);
         };
-        self.places = Some(SocketPlaces::new(of_all, of_listener));
+        self.admitted = Some((from, SocketPlaces::new(of_all, of_listener)));
         Ok(Identity { user: grant.user, peer: from.to_string().into(), listener, roles: grant.roles })
     }
 }
 
 impl ShardThread {
-    /// From now on CoAP is spoken here.
-    pub(crate) fn open_coap(&mut self, listener: Arc<OpenListener>, socket: Arc<UdpSocket>) -> io::Result<()> {
+    /// From now on this is spoken here.
+    pub(crate) fn open_datagrams(
+        &mut self,
+        listener: Arc<OpenListener>,
+        socket: Arc<UdpSocket>,
+        sn: &SnConfig,
+    ) -> io::Result<()> {
         let mut told = if self.index == 0 { Some(mio::net::UdpSocket::from_std(socket.try_clone()?)) } else { None };
         if let Some(told) = &mut told {
-            self.poll.registry().register(told, token::DATAGRAMS, Interest::READABLE)?;
+            self.poll.registry().register(told, token::datagrams(self.doors.len()), Interest::READABLE)?;
         }
-        let seed = [(); 4].map(|()| Chance::new().seed());
-        let (endpoint, places) = (CoapEndpoint::new(seed), BTreeMap::new());
-        let (is_ready, dry_at, shown) = (false, self.now, None);
-        self.coap =
-            Some(Box::new(CoapDoor { listener, socket, _told: told, endpoint, places, is_ready, dry_at, shown }));
+        let seed = || Chance::new().seed();
+        let speaker = if listener.kind == ListenerKind::Sn {
+            Speaker::Sn(Box::new(SnEndpoint::new([seed(), seed()], Arc::clone(&sn.topics), sn.gateway)))
+        } else {
+            Speaker::Coap(Box::new(CoapEndpoint::new([seed(), seed(), seed(), seed()])))
+        };
+        let (places, is_ready, dry_at, shown) = (BTreeMap::new(), false, self.now, None);
+        self.doors.push(DatagramDoor { listener, socket, _told: told, speaker, places, is_ready, dry_at, shown });
         Ok(())
     }
 
-    pub(super) fn on_datagrams(&mut self) {
-        if let Some(coap) = &mut self.coap {
-            coap.is_ready = true;
+    pub(super) fn on_datagrams(&mut self, door: usize) {
+        if let Some(door) = self.doors.get_mut(door) {
+            door.is_ready = true;
         }
     }
 
-    /// As many datagrams as one turn allows.
+    /// As many datagrams as one turn allows, of each door.
     pub(super) fn read_datagrams(&mut self) {
-        if self.coap.as_ref().is_none_or(|coap| !coap.is_ready) {
-            return;
+        for door in 0..self.doors.len() {
+            if self.doors.get(door).is_some_and(|door| door.is_ready) {
+                self.read_door(door);
+            }
         }
+    }
+
+    fn read_door(&mut self, index: usize) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..DATAGRAMS_PER_TURN_MAX {
-            let Some(coap) = &mut self.coap else { return };
+            let Some(door) = self.doors.get_mut(index) else { return };
             if self.draining.is_some() {
-                coap.is_ready = false;
+                door.is_ready = false;
                 return;
             }
-            match coap.socket.recv_from(&mut buffer) {
+            match door.socket.recv_from(&mut buffer) {
                 Ok((length, from)) => {
-                    let dry_at = coap.dry_at;
+                    let dry_at = door.dry_at;
                     // One that may have been cut is none: half of a message must not be published.
                     let length = if length < DATAGRAM_BYTES_MAX { length } else { 0 };
-                    self.route_datagram(from, &buffer[..length], dry_at);
+                    self.route_datagram(index, from, &buffer[..length], dry_at);
                 }
                 // Somebody told us that nobody is at an address that was written to: nothing about what there is to read.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(_) => {
-                    (coap.is_ready, coap.dry_at) = (false, self.now);
+                    (door.is_ready, door.dry_at) = (false, self.now);
                     return;
                 }
             }
         }
     }
 
-    fn route_datagram(&mut self, from: SocketAddr, bytes: &[u8], dry_at: Timestamp) {
+    fn route_datagram(&mut self, door: usize, from: SocketAddr, bytes: &[u8], dry_at: Timestamp) {
         let shards = self.shared.inboxes.len();
-        let to = if shards == 1 { 0 } else { shard_of(&CoapEndpoint::client_id(from), shards) };
+        if shards == 1 {
+            return self.handle_datagram(door, from, bytes, dry_at);
+        }
+        let Some(owner) = self.doors.get(door).map(|door| door.speaker.endpoint_ref().owner(from, bytes)) else {
+            return;
+        };
+        let to = match owner {
+            DatagramOwner::Client(client_id) => {
+                let to = shard_of(&client_id, shards);
+                let before = lock(&self.shared.datagram_routes).get(&from).copied().filter(|before| *before != to);
+                if let Some(before) = before {
+                    self.forward(before, (door, from, None), dry_at);
+                }
+                to
+            }
+            DatagramOwner::Address(client_id) => {
+                let route = lock(&self.shared.datagram_routes).get(&from).copied();
+                route.unwrap_or_else(|| shard_of(&client_id, shards))
+            }
+        };
+        self.forward(to, (door, from, Some(bytes)), dry_at);
+    }
+
+    /// To the shard whose it is.
+    fn forward(&mut self, to: usize, (door, from, bytes): (usize, SocketAddr, Option<&[u8]>), dry_at: Timestamp) {
         if to == self.index {
-            return self.handle_datagram(from, bytes, dry_at);
+            return match bytes {
+                Some(bytes) => self.handle_datagram(door, from, bytes, dry_at),
+                None => self.move_address(door, from),
+            };
         }
         // What finds no room is lost, as datagrams may be; its sender will say it again.
         let Some(permit) = self.shared.datagrams.take(DATAGRAMS_UNDER_WAY_MAX) else {
-            if let Some(coap) = &self.coap {
-                coap.listener.counts.refuse(ListenerRefusal::Busy);
+            if let Some(door) = self.doors.get(door) {
+                door.listener.counts.refuse(ListenerRefusal::Busy);
             }
             return;
         };
-        let datagram = ForwardedDatagram { from, bytes: bytes.into(), dry_at, _permit: permit };
+        let datagram = ForwardedDatagram { door, from, bytes: bytes.map(Box::from), dry_at, _permit: permit };
         let _ = self.shared.inboxes[to].send(ThreadMessage::Datagram(Box::new(datagram)));
     }
 
     pub(super) fn take_datagram(&mut self, datagram: &ForwardedDatagram) {
-        self.handle_datagram(datagram.from, &datagram.bytes, datagram.dry_at);
+        match &datagram.bytes {
+            Some(bytes) => self.handle_datagram(datagram.door, datagram.from, bytes, datagram.dry_at),
+            None => self.move_address(datagram.door, datagram.from),
+        }
     }
 
-    fn handle_datagram(&mut self, from: SocketAddr, bytes: &[u8], dry_at: Timestamp) {
+    fn move_address(&mut self, door: usize, address: SocketAddr) {
+        if let Some(door) = self.doors.get_mut(door) {
+            door.speaker.endpoint().handle_moved(&mut self.shard, address, self.now);
+        }
+    }
+
+    fn handle_datagram(&mut self, door: usize, from: SocketAddr, bytes: &[u8], dry_at: Timestamp) {
         // As before bytes of a stream: whoever sent this may have acted on an answer of another shard.
         self.take_batches();
-        let Some(coap) = &mut self.coap else { return };
+        let Some(door) = self.doors.get_mut(door) else { return };
         let mut admission = DoorAdmission {
             shared: &self.shared,
             rules: &self.rules,
-            listener: &coap.listener,
+            listener: &door.listener,
             now: self.now,
-            places: None,
+            admitted: None,
         };
-        coap.endpoint.handle_datagram(&mut self.shard, (from, bytes), &mut admission, dry_at, self.now);
-        if let Some(places) = admission.places.filter(|_| coap.endpoint.knows(from)) {
-            coap.places.insert(from, places);
+        let endpoint = door.speaker.endpoint();
+        let was_known = endpoint.knows(from);
+        endpoint.handle_datagram(&mut self.shard, (from, bytes), &mut admission, dry_at, self.now);
+        if let Some((address, places)) = admission.admitted.filter(|(address, _)| endpoint.knows(*address)) {
+            door.places.insert(address, places);
         }
-        while let Some((to, bytes)) = coap.endpoint.poll_reply() {
-            let _ = coap.socket.send_to(&bytes, to);
+        // The first thread has to know where the rest of what this address says belongs.
+        let has_routes = self.shared.inboxes.len() > 1 && door.listener.kind == ListenerKind::Sn;
+        if has_routes && !was_known && endpoint.knows(from) {
+            lock(&self.shared.datagram_routes).insert(from, self.index);
         }
+        door.send_replies();
     }
 
     /// Messages that are to be sent again, addresses that are silent for too long.
     pub(super) fn turn_datagrams(&mut self) {
-        let Some(coap) = &mut self.coap else { return };
-        coap.endpoint.turn(&mut self.shard, self.now);
-        while let Some(address) = coap.endpoint.poll_left() {
-            coap.places.remove(&address);
-        }
-        let stats = coap.endpoint.stats();
-        if coap.shown != Some(stats) {
-            coap.shown = Some(stats);
-            self.shared.extra_metrics.show_coap(self.index, stats);
+        for door in &mut self.doors {
+            let endpoint = door.speaker.endpoint();
+            endpoint.turn(&mut self.shard, self.now);
+            while let Some(address) = endpoint.poll_left() {
+                door.places.remove(&address);
+                let mut routes = lock(&self.shared.datagram_routes);
+                if routes.get(&address) == Some(&self.index) {
+                    routes.remove(&address);
+                }
+            }
+            door.send_replies();
+            let stats = door.speaker.stats();
+            if door.shown != Some(stats) {
+                door.shown = Some(stats);
+                match stats {
+                    DoorStats::Coap(stats) => self.shared.extra_metrics.show_coap(self.index, stats),
+                    DoorStats::Sn(stats) => self.shared.extra_metrics.show_sn(self.index, stats),
+                }
+            }
         }
     }
 
     /// What a datagram's sender is to hear. A socket that takes no more loses it, as the network might.
     pub(super) fn write_datagrams(&mut self, id: ConnId) {
-        let Some(coap) = &mut self.coap else { return };
-        let socket = &coap.socket;
-        coap.endpoint.write(&mut self.shard, id, self.now, |to, bytes| {
-            let _ = socket.send_to(bytes, to);
-        });
+        for door in &mut self.doors {
+            let socket = &door.socket;
+            let is_written = door.speaker.endpoint().write(&mut self.shard, id, self.now, &mut |to, bytes| {
+                let _ = socket.send_to(bytes, to);
+            });
+            if is_written {
+                return;
+            }
+        }
     }
 
-    /// The core wants it closed. False if it is no connection of this door.
+    /// The core wants it closed. False if it is no connection of these doors.
     pub(super) fn close_datagrams(&mut self, id: ConnId) -> bool {
         self.write_datagrams(id);
-        let Some(coap) = &mut self.coap else { return false };
-        coap.endpoint.close(&mut self.shard, id, self.now)
+        self.doors.iter_mut().any(|door| door.speaker.endpoint().close(&mut self.shard, id, self.now))
     }
 }

@@ -35,7 +35,7 @@ use tracing::error;
 
 pub(crate) use accept::AcceptingListener;
 use connection::Connections;
-use datagrams::CoapDoor;
+use datagrams::DatagramDoor;
 pub(crate) use datagrams::ForwardedDatagram;
 use lateness::Lateness;
 use requests::WebDoor;
@@ -99,8 +99,8 @@ pub(crate) struct ShardThread {
     write_next: Vec<ConnId>,
     /// Connections that are to be closed, and when that is done anyway. In order: all have the same time.
     closings: VecDeque<(Timestamp, ConnId)>,
-    /// Where CoAP is spoken, if it is.
-    coap: Option<Box<CoapDoor>>,
+    /// Where datagrams come: CoAP, MQTT-SN.
+    doors: Vec<DatagramDoor>,
     /// Those who speak HTTP, once there are any.
     web: Option<Box<WebDoor>>,
     handshakes: HandshakeTable,
@@ -174,7 +174,7 @@ impl ShardThread {
             paused: Vec::new(),
             write_next: Vec::new(),
             closings: VecDeque::new(),
-            coap: None,
+            doors: Vec::new(),
             web: None,
             handshakes: HandshakeTable::default(),
             upstreams: Upstreams::default(),
@@ -250,7 +250,7 @@ impl ShardThread {
             self.login_ends.next(),
             self.next_accept(),
             self.batch_retry,
-            self.coap.as_ref().and_then(|coap| coap.due()),
+            self.doors.iter().filter_map(DatagramDoor::due).min(),
             self.web.as_ref().and_then(|web| web.due()),
             self.stats_due,
             self.meter.due(),
@@ -277,7 +277,7 @@ impl ShardThread {
                 Subject::Connection(index) => self.on_connection_event(index, event),
                 Subject::Handshake(index) => self.on_visitor_event(index, event),
                 Subject::Listener(index) => self.accept(index),
-                Subject::Datagrams => self.on_datagrams(),
+                Subject::Datagrams(door) => self.on_datagrams(door),
                 Subject::Upstream(index) => self.on_upstream_event(index, event),
                 Subject::Inbox => {}
             }

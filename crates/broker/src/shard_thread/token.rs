@@ -10,7 +10,8 @@ use tidegate_core::ConnId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Inbox,
-    Datagrams,
+    /// A door of datagrams.
+    Datagrams(usize),
     Listener(usize),
     Handshake(usize),
     Connection(usize),
@@ -21,11 +22,14 @@ pub(super) enum Subject {
 /// The inbox's waker.
 pub(crate) const INBOX: Token = Token(0);
 
-/// The socket for datagrams: there is one.
-pub(super) const DATAGRAMS: Token = Token(1 << 2);
+/// The first place of sockets for datagrams, of which there are few...
+const FIRST_DATAGRAMS: usize = 1;
+/// ...and that of connections to the broker behind.
+const FIRST_UPSTREAM: usize = 4;
 
-/// The first place of connections to the broker behind.
-const FIRST_UPSTREAM: usize = 2;
+pub(super) fn datagrams(door: usize) -> Token {
+    Token((door + FIRST_DATAGRAMS) << 2)
+}
 
 pub(super) fn listener(index: usize) -> Token {
     Token(index << 2 | 1)
@@ -39,7 +43,7 @@ pub(super) fn connection(id: ConnId) -> Token {
     Token((id.index as usize) << 2 | 3)
 }
 
-/// The kind of the inbox and the socket for datagrams, which have one place each: these come after.
+/// The kind of the inbox, which has one place, and of the sockets for datagrams: these come after.
 pub(super) fn upstream(index: usize) -> Token {
     Token((index + FIRST_UPSTREAM) << 2)
 }
@@ -51,7 +55,7 @@ pub(super) fn subject(token: Token) -> Subject {
         2 => Subject::Handshake(index),
         3 => Subject::Connection(index),
         _ if token == INBOX => Subject::Inbox,
-        _ if token == DATAGRAMS => Subject::Datagrams,
+        _ if index < FIRST_UPSTREAM => Subject::Datagrams(index - FIRST_DATAGRAMS),
         _ => Subject::Upstream(index - FIRST_UPSTREAM),
     }
 }
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn tokens_say_what_they_were_made_for() {
         assert_eq!(subject(INBOX), Subject::Inbox);
-        assert_eq!(subject(DATAGRAMS), Subject::Datagrams);
+        assert_eq!((subject(datagrams(0)), subject(datagrams(1))), (Subject::Datagrams(0), Subject::Datagrams(1)));
         assert_eq!(subject(listener(3)), Subject::Listener(3));
         assert_eq!((subject(upstream(0)), subject(upstream(9))), (Subject::Upstream(0), Subject::Upstream(9)));
         assert_eq!(subject(handshake(70_000)), Subject::Handshake(70_000));

@@ -43,6 +43,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     coap: Option<String>,
 
+    /// MQTT-SN over UDP: a gateway in the broker
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    sn: Option<String>,
+
     /// Topics over HTTP, with server-sent events
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     http_topics: Option<String>,
@@ -172,6 +176,7 @@ impl ServeArgs {
             ("--ws", "listeners.ws", &self.ws),
             ("--wss", "listeners.wss", &self.wss),
             ("--coap", "listeners.coap", &self.coap),
+            ("--sn", "listeners.sn", &self.sn),
             ("--http-topics", "listeners.http_topics", &self.http_topics),
             ("--https-topics", "listeners.https_topics", &self.https_topics),
             ("--ssap", "listeners.ssap", &self.ssap),

@@ -88,7 +88,14 @@ impl ConfListeners {
         }
         // Users of one listener are not users of the broker: what mosquitto does not have would ask nobody.
         if self.are_apart && count > 0 {
-            for key in ["listeners.ws", "listeners.http", "listeners.ssap", "listeners.coap", "listeners.http_topics"] {
+            for key in [
+                "listeners.ws",
+                "listeners.http",
+                "listeners.ssap",
+                "listeners.coap",
+                "listeners.sn",
+                "listeners.http_topics",
+            ] {
                 if !translation.has(key) {
                     translation.set(key, quoted("off"));
                 }

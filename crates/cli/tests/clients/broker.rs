@@ -18,6 +18,7 @@ pub(crate) struct Ports {
     pub(crate) wss: u16,
     pub(crate) http: u16,
     pub(crate) coap: u16,
+    pub(crate) sn: u16,
     /// Where clients of SEPA look for queries and updates, and for subscriptions.
     pub(crate) sepa_http: u16,
     pub(crate) sepa_ws: u16,
@@ -48,7 +49,7 @@ impl Broker {
         }
         let (ca, cert, key) = certificates();
         launch = launch.file("ca.pem", &ca).file("cert.pem", &cert).file("key.pem", &key);
-        for door in ["mqtts", "ws", "wss", "http", "sepa-http", "sepa-ws", "coap"] {
+        for door in ["mqtts", "ws", "wss", "http", "sepa-http", "sepa-ws", "coap", "sn"] {
             launch = launch.door(door);
         }
         let (cert, key) = (launch.folder().join("cert.pem"), launch.folder().join("key.pem"));
@@ -61,7 +62,8 @@ impl Broker {
         let port = |door| process.port(door);
         let (mqtt, mqtts, ws, wss) = (port("mqtt"), port("mqtts"), port("ws"), port("wss"));
         let (sepa_http, sepa_ws) = (port("sepa-http"), port("sepa-ws"));
-        let ports = Ports { mqtt, mqtts, ws, wss, http: port("sparql"), coap: port("coap"), sepa_http, sepa_ws };
+        let (http, coap, sn) = (port("sparql"), port("coap"), port("sn"));
+        let ports = Ports { mqtt, mqtts, ws, wss, http, coap, sn, sepa_http, sepa_ws };
         Self { process, ports }
     }
 
@@ -72,8 +74,8 @@ impl Broker {
 
     /// Tells a program that is not ours where to find the broker.
     pub(crate) fn describe_to(&self, command: &mut Command) {
-        let Ports { mqtt, mqtts, ws, wss, http, coap, sepa_http, sepa_ws } = self.ports;
-        let mqtt = [("MQTT", mqtt), ("MQTTS", mqtts), ("WS", ws), ("WSS", wss), ("COAP", coap)];
+        let Ports { mqtt, mqtts, ws, wss, http, coap, sn, sepa_http, sepa_ws } = self.ports;
+        let mqtt = [("MQTT", mqtt), ("MQTTS", mqtts), ("WS", ws), ("WSS", wss), ("COAP", coap), ("SN", sn)];
         let space = [("HTTP", http), ("SEPA_HTTP", sepa_http), ("SEPA_WS", sepa_ws)];
         for (name, port) in mqtt.into_iter().chain(space) {
             command.env(format!("BROKER_{name}"), port.to_string());

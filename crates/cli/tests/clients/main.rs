@@ -1,6 +1,7 @@
 //! The real broker with clients that nobody here wrote: `rumqttc`, Python's paho-mqtt, npm's mqtt and mosquitto's tools;
 //! SEPA's clients in Python (sepy) and JavaScript (sepa-js) with the smart space, and Python's rdflib beside it as another
-//! engine; and for CoAP libcoap's coap-client, Python's aiocoap and npm's coap.
+//! engine; for CoAP libcoap's coap-client, Python's aiocoap and npm's coap; for MQTT-SN Python's mqttsn; for AMQP Python's
+//! qpid-proton and npm's rhea.
 //!
 //! `rumqttc` is linked in and always runs. The others are installed under `target/clients/` at their pinned versions, or
 //! taken from the path; a test that misses its client is skipped and counted (`tidegate_test_support::skip`).
@@ -15,6 +16,7 @@ mod libcoap;
 mod mosquitto;
 mod mosquitto_bridge;
 mod mqttjs;
+mod mqttsn;
 mod nodecoap;
 mod paho;
 mod rdflib;

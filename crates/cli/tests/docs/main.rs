@@ -49,6 +49,7 @@ pages! {
     upgrading: "docs/upgrading.md",
     smart_space: "docs/smart-space.md",
     coap: "docs/coap.md",
+    sn: "docs/sn.md",
     http: "docs/http.md",
     sdk: "docs/sdk.md",
     pace_hints: "docs/pace-hints.md",

@@ -15,6 +15,7 @@ _here() {
         -e "s/\(127\.0\.0\.1\|localhost\):18830\b/127.0.0.1:${ADMIN-}/g" \
         -e "s/\(127\.0\.0\.1\|localhost\):7878\b/127.0.0.1:${SPARQL-}/g" \
         -e "s/\(127\.0\.0\.1\|localhost\):5683\b/127.0.0.1:${COAP-}/g" \
+        -e "s/\(127\.0\.0\.1\|localhost\):1885\b/127.0.0.1:${SN-}/g" \
         -e "s/\(127\.0\.0\.1\|localhost\):8082\b/127.0.0.1:${TOPICS-}/g" \
         -e "s/\(127\.0\.0\.1\|localhost\):10010\b/127.0.0.1:${SSAP-}/g"
 }
@@ -54,6 +55,7 @@ _serve() {
         export TIDEGATE_LISTENERS__MQTT=127.0.0.1:0 TIDEGATE_LISTENERS__WS=127.0.0.1:0
         export TIDEGATE_LISTENERS__ADMIN=127.0.0.1:0 TIDEGATE_LISTENERS__HTTP=127.0.0.1:0
         [ -f tidegate.toml ] || export TIDEGATE_LISTENERS__SSAP=127.0.0.1:0 TIDEGATE_LISTENERS__COAP=127.0.0.1:0
+        [ -f tidegate.toml ] || export TIDEGATE_LISTENERS__SN=127.0.0.1:0
         export TIDEGATE_LISTENERS__HTTP_TOPICS=127.0.0.1:0
         if [ -f tidegate.toml ] && grep -q '^cert' tidegate.toml; then
             export TIDEGATE_LISTENERS__MQTTS=127.0.0.1:0 TIDEGATE_LISTENERS__WSS=127.0.0.1:0
@@ -63,8 +65,8 @@ _serve() {
     echo $! >"$RUN/pid"
     _wait_until "the broker starts" _has_banner
     MQTT=$(_port mqtt) WS=$(_port ws) ADMIN=$(_port admin) SPARQL=$(_port sparql) SSAP=$(_port ssap) COAP=$(_port coap)
-    TOPICS=$(_port topics)
-    echo "MQTT=$MQTT WS=$WS ADMIN=$ADMIN SPARQL=$SPARQL SSAP=$SSAP COAP=$COAP TOPICS=$TOPICS" >"$RUN/doors"
+    TOPICS=$(_port topics) SN=$(_port sn)
+    echo "MQTT=$MQTT WS=$WS ADMIN=$ADMIN SPARQL=$SPARQL SSAP=$SSAP COAP=$COAP TOPICS=$TOPICS SN=$SN" >"$RUN/doors"
     cat "$RUN/banner"
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coap_lite::{CoapOption, MessageType, Packet};
 use proptest::prelude::*;
-use tidegate_face_coap::NotAdmitted;
+use tidegate_core::datagrams::{DatagramEndpoint, NotAdmitted};
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::world::{Ask, World, code, empty, here, number};

@@ -8,8 +8,9 @@ use coap_lite::{CoapOption, MessageClass, MessageType, Packet};
 use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::access::{Identity, Open, Policy};
+use tidegate_core::datagrams::{Admission, DatagramEndpoint, NotAdmitted};
 use tidegate_core::settings::Settings;
-use tidegate_face_coap::{Admission, CoapEndpoint, NotAdmitted};
+use tidegate_face_coap::CoapEndpoint;
 
 pub(crate) struct World {
     pub shard: Shard,
@@ -21,7 +22,7 @@ pub(crate) struct World {
 struct Verdict(Result<(), NotAdmitted>);
 
 impl Admission for Verdict {
-    fn admit(&mut self, from: SocketAddr) -> Result<Identity, NotAdmitted> {
+    fn admit(&mut self, from: SocketAddr, _: &str) -> Result<Identity, NotAdmitted> {
         self.0.map(|()| Identity { peer: from.to_string().into(), listener: "coap", ..Identity::default() })
     }
 }
@@ -63,10 +64,10 @@ impl World {
             said.push(reply);
         }
         while let Some(conn) = self.shard.poll_write() {
-            self.endpoint.write(&mut self.shard, conn, self.now, |to, bytes| said.push((to, bytes.to_vec())));
+            self.endpoint.write(&mut self.shard, conn, self.now, &mut |to, bytes| said.push((to, bytes.to_vec())));
         }
         while let Some(conn) = self.shard.poll_close() {
-            self.endpoint.write(&mut self.shard, conn, self.now, |to, bytes| said.push((to, bytes.to_vec())));
+            self.endpoint.write(&mut self.shard, conn, self.now, &mut |to, bytes| said.push((to, bytes.to_vec())));
             self.endpoint.close(&mut self.shard, conn, self.now);
         }
         while self.endpoint.poll_left().is_some() {}

@@ -46,6 +46,8 @@ impl Host {
             "off",
             "--coap",
             "off",
+            "--sn",
+            "off",
             "--http-topics",
             "off",
             "--mqtt",

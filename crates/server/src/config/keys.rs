@@ -18,7 +18,7 @@ use super::proofs::{AuthorityPlace, KeyPlace, OptionalText, PinList, PlainText, 
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
     AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PoolRuleWord,
-    PriorityWord, Receiver, SecureDoor, ServiceList, UpstreamAddress,
+    PriorityWord, Receiver, SecureDoor, ServiceList, TopicIds, UpstreamAddress,
 };
 
 /// When a changed value takes effect.
@@ -152,6 +152,8 @@ keys! {
         Restart wss: SecureDoor = Or::WORD;
         /// CoAP over UDP, which knows no users; auto is 127.0.0.1:5683 while there are none, beside listeners.mqtt.
         Restart coap: SecureDoor = Or::WORD;
+        /// MQTT-SN over UDP, which knows no users; auto is 127.0.0.1:1885 while there are none, beside listeners.mqtt.
+        Restart sn: SecureDoor = Or::WORD;
         /// Topics over HTTP, with server-sent events; auto is 127.0.0.1:8082, beside listeners.mqtt.
         Restart http_topics: SecureDoor = Or::WORD;
         /// The same over TLS, with tls.cert and tls.key.
@@ -172,6 +174,12 @@ keys! {
         Restart admin: Door = Or::Is(BindAddress(([127, 0, 0, 1], 18830).into()));
         /// The same over TLS, with tls.cert and tls.key, for operators at other machines; users log in with their passwords.
         Restart admin_https: Door = Or::WORD;
+    }
+    sn: SnSection {
+        /// Topics of MQTT-SN whose identifiers clients know beforehand, as "ID=TOPIC" with identifiers from 1 to 65534.
+        Restart topics: TopicIds = TopicIds::default();
+        /// The number by which the broker answers who looks for a gateway.
+        Restart gateway: WholeNumber<0, 255> = WholeNumber(1);
     }
     guard: GuardSection {
         /// The broker behind, for which Tidegate is only a gate ("tidegate guard --upstream HOST:PORT"): sessions, users and messages are there, and nothing is kept here but what is usual for whom.

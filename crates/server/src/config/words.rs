@@ -2,8 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use tidegate_admin::HttpTarget;
+use tidegate_broker::config::PredefinedTopics;
 use tidegate_core::classes::{ClassBy, ClassRole, OnFull, PriorityMode};
 use tidegate_space::limits::SERVICES_MAX;
 use tidegate_space::{Policy, PoolRule, ServiceEndpoint};
@@ -110,6 +112,30 @@ impl Setting for Origins {
 
     fn show(&self) -> String {
         format!("{:?}", self.0)
+    }
+}
+
+/// Topics of MQTT-SN by identifiers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicIds(pub Arc<PredefinedTopics>);
+
+impl Setting for TopicIds {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
+        let list: Vec<&str> = match value {
+            ConfigValue::List(list) => list.iter().map(String::as_str).collect(),
+            ConfigValue::Bare(text) => text.split(',').map(str::trim).collect(),
+            _ => return None,
+        };
+        PredefinedTopics::parse(list).ok().map(|topics| Self(Arc::new(topics)))
+    }
+
+    fn expected() -> String {
+        "a list of identifiers from 1 to 65534 with their topics, such as [\"1=room/t\", \"2=alarm\"], each of them once"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0.texts().collect::<Vec<_>>())
     }
 }
 

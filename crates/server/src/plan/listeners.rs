@@ -20,6 +20,7 @@ pub const DOORS: &[(ListenerKind, &str)] = &[
     (ListenerKind::Ws, "ws"),
     (ListenerKind::Wss, "wss"),
     (ListenerKind::Coap, "coap"),
+    (ListenerKind::Sn, "sn"),
     (ListenerKind::HttpTopics, "http_topics"),
     (ListenerKind::HttpsTopics, "https_topics"),
 ];
@@ -53,14 +54,16 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
         problems.extend(without_certificate(kind.name(), options));
         open.push((kind, at));
     }
-    // A datagram names no user, so with users CoAP is spoken on demand only; and a guard passes on MQTT alone.
-    let coap = match doors.coap {
-        Or::Is(door) => address(door),
-        Or::Word(_) if super::guard(options).is_some() => None,
-        Or::Word(_) if address(doors.mqtt).is_none() || has_users(loaded) => None,
-        Or::Word(_) => Some(([127, 0, 0, 1], 5683).into()),
-    };
-    open.extend(coap.map(|at| (ListenerKind::Coap, at)));
+    // A datagram names no user, so with users these are spoken on demand only; and a guard passes on MQTT alone.
+    for (kind, door, port) in [(ListenerKind::Coap, doors.coap, 5683), (ListenerKind::Sn, doors.sn, 1885)] {
+        let at = match door {
+            Or::Is(door) => address(door),
+            Or::Word(_) if super::guard(options).is_some() => None,
+            Or::Word(_) if address(doors.mqtt).is_none() || has_users(loaded) => None,
+            Or::Word(_) => Some(([127, 0, 0, 1], port).into()),
+        };
+        open.extend(at.map(|at| (kind, at)));
+    }
     let topics = match doors.http_topics {
         Or::Is(door) => address(door),
         Or::Word(_) if super::guard(options).is_some() => None,
@@ -82,6 +85,7 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
     // The others are asked for by whoever starts a broker.
     let is_optional = |kind| match kind {
         ListenerKind::Coap => matches!(doors.coap, Or::Word(_)),
+        ListenerKind::Sn => matches!(doors.sn, Or::Word(_)),
         ListenerKind::HttpTopics => matches!(doors.http_topics, Or::Word(_)),
         _ => false,
     };
@@ -145,7 +149,7 @@ fn check_apart(open: &[Listener], problems: &mut Vec<ConfigProblem>) {
     for (index, listener) in open.iter().enumerate() {
         let at = listener.bind;
         // A port of datagrams is another one than that of streams.
-        let meets = |other: &&Listener| (other.kind == ListenerKind::Coap) == (listener.kind == ListenerKind::Coap);
+        let meets = |other: &&Listener| other.kind.is_datagrams() == listener.kind.is_datagrams();
         let before = open[..index].iter().filter(meets);
         for other in before.filter(|before| before.bind == at && at.port() != 0) {
             let (a, b) = (listener_key(other), listener_key(listener));

@@ -32,11 +32,13 @@ fn defaults_are_those_of_the_broker() {
             (ListenerKind::Mqtt, "127.0.0.1:1883".into()),
             (ListenerKind::Ws, "127.0.0.1:8083".into()),
             (ListenerKind::Coap, "127.0.0.1:5683".into()),
+            (ListenerKind::Sn, "127.0.0.1:1885".into()),
             (ListenerKind::HttpTopics, "127.0.0.1:8082".into())
         ]
     );
-    assert_eq!(open(&planned(&[("listeners.coap", "off")]).unwrap()).len(), 3);
-    assert_eq!(open(&planned(&[("listeners.http_topics", "off")]).unwrap()).len(), 3);
+    assert_eq!(open(&planned(&[("listeners.coap", "off")]).unwrap()).len(), 4);
+    assert_eq!(open(&planned(&[("listeners.sn", "off")]).unwrap()).len(), 4);
+    assert_eq!(open(&planned(&[("listeners.http_topics", "off")]).unwrap()).len(), 4);
     // Without MQTT nothing of it is opened unasked.
     assert_eq!(open(&planned(&[("listeners.mqtt", "off")]).unwrap()), [(ListenerKind::Ws, "127.0.0.1:8083".into())]);
     // A datagram names no user, wherever users are known.
@@ -48,10 +50,23 @@ fn defaults_are_those_of_the_broker() {
     ];
     for flags in users {
         let open = open(&planned(flags).unwrap());
-        assert!(open.iter().all(|(kind, _)| *kind != ListenerKind::Coap), "{flags:?}: {open:?}");
+        assert!(open.iter().all(|(kind, _)| !kind.is_datagrams()), "{flags:?}: {open:?}");
     }
     // Datagrams and streams have ports of their own.
     assert!(planned(&[("listeners.coap", "127.0.0.1:1883")]).is_ok());
+    let met = planned(&[("listeners.coap", "127.0.0.1:1885")]).unwrap_err();
+    assert!(met.contains("listeners.coap and listeners.sn are both at 127.0.0.1:1885"), "{met}");
+}
+
+#[test]
+fn the_gateway_of_mqtt_sn_has_its_topics_and_its_number() {
+    let config = planned(&[("sn.topics", "1=room/t,700=alarm"), ("sn.gateway", "9")]).unwrap();
+    assert_eq!((config.sn.topics.id("alarm"), config.sn.gateway), (Some(700), 9));
+    let refused = planned(&[("sn.topics", "1=room/#")]).unwrap_err();
+    assert!(refused.contains("sn.topics") && refused.contains("each of them once"), "{refused}");
+    let upstream = ("guard.upstream", "127.0.0.1:9999");
+    let refused = planned(&[upstream, ("listeners.sn", "127.0.0.1:1885")]).unwrap_err();
+    assert!(refused.contains("listener for MQTT-SN"), "{refused}");
 }
 
 #[test]
