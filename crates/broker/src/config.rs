@@ -119,6 +119,10 @@ pub enum ListenerKind {
     HttpTopics,
     /// The same over TLS.
     HttpsTopics,
+    /// AMQP 1.0.
+    Amqp,
+    /// AMQP 1.0 over TLS.
+    Amqps,
 }
 
 impl ListenerKind {
@@ -132,12 +136,14 @@ impl ListenerKind {
             Self::Coap => "coap",
             Self::HttpTopics => "http_topics",
             Self::HttpsTopics => "https_topics",
+            Self::Amqp => "amqp",
+            Self::Amqps => "amqps",
         }
     }
 
     /// TLS comes before everything else.
     pub fn is_encrypted(self) -> bool {
-        matches!(self, Self::Mqtts | Self::Wss | Self::HttpsTopics)
+        matches!(self, Self::Mqtts | Self::Wss | Self::HttpsTopics | Self::Amqps)
     }
 }
 
