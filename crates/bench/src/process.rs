@@ -287,6 +287,8 @@ fn start_tidegate(
             "off",
             "--http-topics",
             "off",
+            "--amqp",
+            "off",
             "--log-level",
             "warn",
         ]
@@ -326,7 +328,7 @@ pub(super) fn start_site(source: &BrokerSource, to: u16, wish: &BrokerNeeds, sto
     std::fs::write(folder.path().join("site.toml"), bridge)?;
     let mut arguments = vec!["serve", "-c", "site.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
     arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "warn"]);
-    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--http-topics", "off"]);
+    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--http-topics", "off", "--amqp", "off"]);
     start_own(folder, &arguments)
 }
 
@@ -339,7 +341,7 @@ pub(super) fn start_with_sink(to: u16) -> Result<RunningBroker> {
     std::fs::write(folder.path().join("sink.toml"), sink)?;
     let mut arguments = vec!["serve", "-c", "sink.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
     arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "error"]);
-    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--http-topics", "off"]);
+    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--http-topics", "off", "--amqp", "off"]);
     start_own(folder, &arguments)
 }
 
@@ -421,6 +423,8 @@ pub(super) fn start_space(settings: &[&str]) -> Result<RunningBroker> {
         "--coap",
         "off",
         "--http-topics",
+        "off",
+        "--amqp",
         "off",
         "--log-level",
         "warn",

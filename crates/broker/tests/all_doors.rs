@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::sync_channel;
 
+use support::amqp::Amqp;
 use support::{Client, PATIENCE, address, config, listener, start, tcp};
 use tidegate_broker::Broker;
 use tidegate_broker::ask::{Answer, Question};
@@ -96,10 +97,10 @@ fn ledger(broker: &Broker, name: &str) -> Ledger {
 
 #[test]
 fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
-    let kinds = [ListenerKind::Mqtt, ListenerKind::HttpTopics, ListenerKind::Coap];
+    let kinds = [ListenerKind::Mqtt, ListenerKind::HttpTopics, ListenerKind::Coap, ListenerKind::Amqp];
     for shards in [1, 2] {
         let broker = start(Config { listeners: kinds.map(listener).into(), shards, ..config() });
-        let [mqtt, http, coap] = kinds.map(|kind| address(&broker, kind));
+        let [mqtt, http, coap, amqp] = kinds.map(|kind| address(&broker, kind));
 
         let mut subscriber = Client::tcp(mqtt, Version::V5, "subscriber");
         subscriber.subscribe("one", QoS::AtMostOnce);
@@ -114,11 +115,14 @@ fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
         let reader = format!("$http/{}", line.trim_end().trim_start_matches("id: ").trim_end_matches("-0"));
         let observer = Coap::open(coap);
         observer.observe();
+        let mut receiver = Amqp::open(amqp, "receiver");
+        receiver.attach_receiver(0, "one", 100);
 
         let mut hear = |expected: &str| {
             assert_eq!(String::from_utf8(subscriber.message().payload).unwrap(), expected, "MQTT, {shards} shards");
             assert_eq!(event(&mut stream), expected, "HTTP, {shards} shards");
             assert_eq!(observer.notification(), expected, "CoAP, {shards} shards");
+            assert_eq!(String::from_utf8(receiver.message()).unwrap(), expected, "AMQP, {shards} shards");
         };
         let mut publisher = Client::tcp(mqtt, Version::V311, "publisher");
         publisher.publish("one", b"from MQTT");
@@ -128,14 +132,19 @@ fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
         let putter = Coap::open(coap);
         putter.put("from CoAP");
         hear("from CoAP");
+        let mut sender = Amqp::open(amqp, "sender");
+        sender.attach_sender(0, "one");
+        sender.publish(0, b"from AMQP");
+        hear("from AMQP");
+        receiver.sync();
 
-        for name in ["publisher".to_owned(), poster, putter.name()] {
+        for name in ["publisher".to_owned(), poster, putter.name(), "sender".to_owned()] {
             let ledger = ledger(&broker, &name);
             assert_eq!((ledger.received, ledger.passed, ledger.deliveries), (1, 1, 0), "{name}");
         }
-        for name in ["subscriber".to_owned(), reader, observer.name()] {
+        for name in ["subscriber".to_owned(), reader, observer.name(), "receiver".to_owned()] {
             let ledger = ledger(&broker, &name);
-            assert_eq!((ledger.received, ledger.deliveries, ledger.delivered), (0, 3, 3), "{name}: {ledger:?}");
+            assert_eq!((ledger.received, ledger.deliveries, ledger.delivered), (0, 4, 4), "{name}: {ledger:?}");
         }
         broker.shutdown();
     }

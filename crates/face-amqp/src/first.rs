@@ -426,6 +426,20 @@ mod tests {
         assert!(String::from_utf8_lossy(&answer).contains("amqp:connection:framing-error"));
     }
 
+    #[test]
+    fn a_client_that_asks_for_the_impossible_is_told_so() {
+        for (frame_size, idle) in [(511, 0), (512, 100)] {
+            let mut open = Vec::new();
+            frame(0, &mut open, |out| {
+                composite(0x10, out, |fields| {
+                    fields.text("x").null().uint(frame_size).null().uint(idle);
+                });
+            });
+            let First::Refuse { answer, .. } = Greeting::opened().advance(&open, ALL) else { panic!() };
+            assert!(String::from_utf8_lossy(&answer).contains("amqp:invalid-field"));
+        }
+    }
+
     fn text_of_open() -> Vec<u8> {
         let mut out = Vec::new();
         frame(0, &mut out, |out| {

@@ -14,6 +14,8 @@ mod performative;
 mod read;
 mod reply;
 mod session;
+#[cfg(test)]
+mod tests;
 mod transfer;
 mod types;
 mod write;

@@ -1,6 +1,6 @@
 //! The real broker with clients that nobody here wrote: `rumqttc`, Python's paho-mqtt, npm's mqtt and mosquitto's tools;
 //! SEPA's clients in Python (sepy) and JavaScript (sepa-js) with the smart space; and for CoAP libcoap's coap-client, Python's
-//! aiocoap and npm's coap.
+//! aiocoap and npm's coap; for AMQP Python's qpid-proton and npm's rhea.
 //!
 //! `rumqttc` is linked in and always runs. The others are installed under `target/clients/` at their pinned versions, or
 //! taken from the path; a test that misses its client is skipped and counted (`tidegate_test_support::skip`).
@@ -17,6 +17,8 @@ mod mosquitto_bridge;
 mod mqttjs;
 mod nodecoap;
 mod paho;
+mod proton;
+mod rhea;
 mod rumqtt;
 mod sepajs;
 mod sepy;

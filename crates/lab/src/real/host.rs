@@ -48,6 +48,8 @@ impl Host {
             "off",
             "--http-topics",
             "off",
+            "--amqp",
+            "off",
             "--mqtt",
             free,
             "--http",

@@ -32,11 +32,13 @@ fn defaults_are_those_of_the_broker() {
             (ListenerKind::Mqtt, "127.0.0.1:1883".into()),
             (ListenerKind::Ws, "127.0.0.1:8083".into()),
             (ListenerKind::Coap, "127.0.0.1:5683".into()),
-            (ListenerKind::HttpTopics, "127.0.0.1:8082".into())
+            (ListenerKind::HttpTopics, "127.0.0.1:8082".into()),
+            (ListenerKind::Amqp, "127.0.0.1:5672".into())
         ]
     );
-    assert_eq!(open(&planned(&[("listeners.coap", "off")]).unwrap()).len(), 3);
-    assert_eq!(open(&planned(&[("listeners.http_topics", "off")]).unwrap()).len(), 3);
+    for door in ["listeners.coap", "listeners.http_topics", "listeners.amqp"] {
+        assert_eq!(open(&planned(&[(door, "off")]).unwrap()).len(), 4, "{door}");
+    }
     // Without MQTT nothing of it is opened unasked.
     assert_eq!(open(&planned(&[("listeners.mqtt", "off")]).unwrap()), [(ListenerKind::Ws, "127.0.0.1:8083".into())]);
     // A datagram names no user, wherever users are known.

@@ -1,0 +1,7 @@
+//! A shard with this door, in virtual time, spoken to in frames.
+
+mod credit;
+mod hostile;
+mod receiving;
+mod sending;
+mod world;
