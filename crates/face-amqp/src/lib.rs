@@ -9,6 +9,7 @@ mod frame;
 mod limits;
 mod link;
 mod message;
+mod outbound;
 mod pace;
 mod performative;
 mod read;

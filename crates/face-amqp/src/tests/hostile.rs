@@ -6,9 +6,7 @@ use proptest::prelude::*;
 use tidegate_core::access::Open;
 use tidegate_core::settings::Settings;
 
-use super::world::{
-    World, attach_receiver, attach_sender, begin, credit, data, detach, performative, piece, transfer,
-};
+use super::world::{World, attach_receiver, attach_sender, begin, credit, data, detach, performative, piece, transfer};
 use crate::limits::{CHANNEL_MAX, CREDIT_MAX, HANDLE_MAX};
 
 fn last(world: &mut World, socket: usize, bytes: &[u8]) -> String {
@@ -100,14 +98,20 @@ fn more_than_was_granted_ends_the_link() {
         all.extend(transfer(0, id, true, &data("x")));
     }
     let said = world.say(socket, &all);
-    assert_eq!(said.iter().find(|words| words.starts_with("detach")).unwrap(), "detach 0 amqp:link:transfer-limit-exceeded");
+    assert_eq!(
+        said.iter().find(|words| words.starts_with("detach")).unwrap(),
+        "detach 0 amqp:link:transfer-limit-exceeded"
+    );
     assert_eq!(world.shard.stats().publish_passed, u64::from(CREDIT_MAX));
     let settings = Settings { packet_bytes_max: 1000, ..Settings::default() };
     let mut world = World::with(settings, Arc::new(Open));
     let socket = world.dial("desk");
     world.say(socket, &attach_sender(0, "s", Some("a")));
     world.say(socket, &piece(0, Some(0), false, true, &[0; 900]));
-    assert_eq!(last(&mut world, socket, &piece(0, None, false, true, &[0; 200])), "detach 0 amqp:link:message-size-exceeded");
+    assert_eq!(
+        last(&mut world, socket, &piece(0, None, false, true, &[0; 200])),
+        "detach 0 amqp:link:message-size-exceeded"
+    );
     assert!(!world.is_closed(socket));
 }
 

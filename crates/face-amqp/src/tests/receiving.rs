@@ -48,10 +48,7 @@ fn settled_links_get_settled_messages_and_a_drained_one_says_that_there_is_no_mo
     let ear = world.dial("ear");
     world.say(ear, &attach_receiver(0, "r", "a", 1));
     world.publish("a", "x");
-    assert_eq!(
-        world.say(ear, &flow(0, 0, 5, (0, 2048), true)),
-        ["transfer 0 settled x", "flow 0 count 5 credit 0"]
-    );
+    assert_eq!(world.say(ear, &flow(0, 0, 5, (0, 2048), true)), ["transfer 0 settled x", "flow 0 count 5 credit 0"]);
     world.publish("a", "y");
     assert_eq!(world.hear(ear), [""; 0]);
     assert_eq!(world.say(ear, &credit(0, 5, 1)), ["transfer 0 settled y"]);

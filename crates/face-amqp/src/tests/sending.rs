@@ -97,7 +97,10 @@ fn who_takes_the_same_name_takes_over() {
     // A link that is attached again is the other's.
     world.say(after, &attach_sender(0, "s", Some("a")));
     let said = world.say(after, &attach_sender(1, "s", Some("b")));
-    assert!(said.contains(&"detach 0 amqp:link:stolen".to_owned()) && said.contains(&"attach 1".to_owned()), "{said:?}");
+    assert!(
+        said.contains(&"detach 0 amqp:link:stolen".to_owned()) && said.contains(&"attach 1".to_owned()),
+        "{said:?}"
+    );
     assert_eq!(world.say(after, &begin(1)), ["begin"]);
 }
 

@@ -90,7 +90,7 @@ const scenarios = {
 (async () => {
   let failed = false;
   for (const [name, scenario] of Object.entries(scenarios)) {
-    const late = new Promise((_, reject) => setTimeout(() => reject(new Error("it took too long")), 15000).unref());
+    const late = new Promise((_, reject) => setTimeout(() => reject(new Error("it took too long")), 15000));
     try {
       await Promise.race([scenario(), late]);
       console.log(`ok ${name}`);
