@@ -111,7 +111,7 @@ fn over_tls_a_certificate_says_who_it_is() {
     let broker = start_with(Config { listeners, ..config() }, Arc::new(Ann));
     let at = address(&broker, ListenerKind::Amqps);
     let identity = authority.identity("ann");
-    let mut client = Amqp::new(authority.connect(at, Some(&identity), rustls::ALL_VERSIONS));
+    let mut client = Amqp::new(authority.connect(at, Some(identity), rustls::ALL_VERSIONS));
     let (offer, outcome) = login(&mut client, "EXTERNAL", b"");
     assert!(offer.has(b"EXTERNAL") && is_outcome(&outcome, 0), "{outcome:?}");
     assert_eq!(client.greet(PLAIN), PLAIN);
