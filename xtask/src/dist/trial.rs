@@ -90,7 +90,19 @@ fn start(runner: &Runner, program: &Path, data: &Path) -> Result<TriedBroker, Fa
         "off",
     ]);
     command
-        .args(["--coap", "off", "--http-topics", "off", "--amqp", "off", "--admin", "off", "--log-level", "off", "--data"])
+        .args([
+            "--coap",
+            "off",
+            "--http-topics",
+            "off",
+            "--amqp",
+            "off",
+            "--admin",
+            "off",
+            "--log-level",
+            "off",
+            "--data",
+        ])
         .arg(data)
         .stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;

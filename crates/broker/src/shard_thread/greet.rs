@@ -176,7 +176,8 @@ impl ShardThread {
         let (generation, print) = (self.rules.generation, self.shared.known.print(&credentials));
         match print.map_or(Familiarity::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
             Familiarity::Verified(user)
-                if authenticator.admits_identity(&known_at(Some(&user), credentials.listener), &credentials.client_id) =>
+                if authenticator
+                    .admits_identity(&known_at(Some(&user), credentials.listener), &credentials.client_id) =>
             {
                 self.on_verdict(key, Ok(LoginGrant::of_user(Some(user))));
                 return;
@@ -401,9 +402,7 @@ impl ShardThread {
         let listener = handover.listener.name();
         let credentials = match (&handover.http, &handover.amqp) {
             (Some(hello), _) => request_credentials(hello, certificate_name, listener),
-            (None, Some(hello)) => {
-                container_credentials(&hello.shown, &hello.container_id, certificate_name, listener)
-            }
+            (None, Some(hello)) => container_credentials(&hello.shown, &hello.container_id, certificate_name, listener),
             (None, None) => match first_packet(&handover.connect, &self.connect_limits) {
                 First::Connect { connect, .. } => credentials(&connect, certificate_name, listener),
                 _ => return,
