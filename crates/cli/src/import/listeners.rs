@@ -88,8 +88,14 @@ impl ConfListeners {
         }
         // Users of one listener are not users of the broker: what mosquitto does not have would ask nobody.
         if self.are_apart && count > 0 {
-            let others = ["ws", "http", "ssap", "coap", "http_topics", "amqp"].map(|door| format!("listeners.{door}"));
-            for key in &others {
+            for key in [
+                "listeners.ws",
+                "listeners.http",
+                "listeners.ssap",
+                "listeners.coap",
+                "listeners.http_topics",
+                "listeners.amqp",
+            ] {
                 if !translation.has(key) {
                     translation.set(key, quoted("off"));
                 }

@@ -81,8 +81,8 @@ const scenarios = {
     const connection = connect({ ...tls, ca: [fs.readFileSync(process.env.BROKER_CA)] });
     const { all } = await messages(connection, { source: "rhea/tls", snd_settle_mode: 1 }, 1);
     const sender = await sendable(connection, { target: "rhea/tls", snd_settle_mode: 1 });
-    sender.send({ body: Buffer.from("secure") });
-    assert.strictEqual((await all)[0].body.toString(), "secure");
+    sender.send({ body: rhea.message.data_section(Buffer.from("secure")) });
+    assert.strictEqual((await all)[0].body.content.toString(), "secure");
     connection.close();
   },
 };
