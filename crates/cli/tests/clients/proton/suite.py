@@ -130,7 +130,8 @@ def over_tls_a_message_of_mqtt_arrives():
     receiver = connection.create_receiver("proton/mqtt", credit=1)
     mqtt_publish("proton/mqtt", b"from MQTT")
     # What was published at QoS 0 comes settled: nobody waits for an answer.
-    expect(bytes(receiver.receive(timeout=PATIENCE).body), b"from MQTT")
+    message = receiver.receive(timeout=PATIENCE)
+    expect(bytes(message.body), b"from MQTT")
     connection.close()
 
 
