@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 from hostile import documents, ssap, texts  # noqa: E402
 
 HERE = "127.0.0.1"
-DOORS = ("mqtt", "ws", "admin", "http", "ssap", "coap", "sn", "http-topics")
+DOORS = ("mqtt", "ws", "admin", "http", "ssap", "coap", "sn", "http-topics", "amqp")
 PATIENCE = 60  # Nothing takes that long, unless it never happens.
 QUIET = 15  # Seconds after which memory is looked at: allocators give back with delay.
 WARMING = 1  # Storms before memory is looked at first: the program itself has been read from disk by then.

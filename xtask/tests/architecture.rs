@@ -42,6 +42,7 @@ const PURE: &[(&str, &[&str])] = &[
         "guard",
         &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-face-mqtt", "tidegate-wire-mqtt"],
     ),
+    ("face-amqp", &["foldhash", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
     ("face-http", &["base64", "httparse", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
     ("face-mqtt", &["foldhash", "hashbrown", "tidegate-control", "tidegate-core", "tidegate-wire-mqtt"]),
 ];

@@ -34,7 +34,21 @@ fn serve(program: &Path, folder: &Path) -> Broker {
     let mut command = Command::new(program);
     command.args(["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--http", "off"]);
     command
-        .args(["--ssap", "off", "--coap", "off", "--sn", "off", "--http-topics", "off", "--admin", "off", "--data"])
+        .args([
+            "--ssap",
+            "off",
+            "--coap",
+            "off",
+            "--sn",
+            "off",
+            "--http-topics",
+            "off",
+            "--amqp",
+            "off",
+            "--admin",
+            "off",
+            "--data",
+        ])
         .arg(folder.join("data"));
     Broker::start(command, &folder.join("log"), None).expect("the installed program starts")
 }

@@ -120,6 +120,7 @@ fn each_statement_of_the_specifications_has_a_test_or_a_reason() {
     assert_eq!(check("mqtt311.md", "MQTT-").len(), 141);
     assert_eq!(check("coap.md", "R").len(), 71);
     assert_eq!(check("http.md", "R").len(), 51);
+    assert_eq!(check("amqp.md", "A").len(), 53);
 }
 
 #[test]

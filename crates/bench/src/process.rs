@@ -289,6 +289,8 @@ fn start_tidegate(
             "off",
             "--http-topics",
             "off",
+            "--amqp",
+            "off",
             "--log-level",
             "warn",
         ]
@@ -329,6 +331,7 @@ pub(super) fn start_site(source: &BrokerSource, to: u16, wish: &BrokerNeeds, sto
     let mut arguments = vec!["serve", "-c", "site.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
     arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "warn"]);
     arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--sn", "off", "--http-topics", "off"]);
+    arguments.extend(["--amqp", "off"]);
     start_own(folder, &arguments)
 }
 
@@ -342,6 +345,7 @@ pub(super) fn start_with_sink(to: u16) -> Result<RunningBroker> {
     let mut arguments = vec!["serve", "-c", "sink.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
     arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "error"]);
     arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--sn", "off", "--http-topics", "off"]);
+    arguments.extend(["--amqp", "off"]);
     start_own(folder, &arguments)
 }
 
@@ -425,6 +429,8 @@ pub(super) fn start_space(settings: &[&str]) -> Result<RunningBroker> {
         "--sn",
         "off",
         "--http-topics",
+        "off",
+        "--amqp",
         "off",
         "--log-level",
         "warn",

@@ -140,6 +140,10 @@ pub enum ListenerKind {
     HttpTopics,
     /// The same over TLS.
     HttpsTopics,
+    /// AMQP 1.0.
+    Amqp,
+    /// AMQP 1.0 over TLS.
+    Amqps,
 }
 
 impl ListenerKind {
@@ -154,6 +158,8 @@ impl ListenerKind {
             Self::Sn => "sn",
             Self::HttpTopics => "http_topics",
             Self::HttpsTopics => "https_topics",
+            Self::Amqp => "amqp",
+            Self::Amqps => "amqps",
         }
     }
 
@@ -164,7 +170,7 @@ impl ListenerKind {
 
     /// TLS comes before everything else.
     pub fn is_encrypted(self) -> bool {
-        matches!(self, Self::Mqtts | Self::Wss | Self::HttpsTopics)
+        matches!(self, Self::Mqtts | Self::Wss | Self::HttpsTopics | Self::Amqps)
     }
 }
 

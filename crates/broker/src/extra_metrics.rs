@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
+use tidegate_face_amqp::AmqpStats;
 use tidegate_face_coap::CoapStats;
 use tidegate_face_http::HttpStats;
 use tidegate_face_sn::SnStats;
@@ -28,13 +29,14 @@ pub struct ExtraMetric {
 /// Says what the numbers are now. Called on threads of the broker: it must not wait.
 pub type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 
-/// The source, once there is one, and what the doors of CoAP, MQTT-SN and HTTP have counted, by shard.
+/// The source, once there is one, and what the doors of CoAP, MQTT-SN, HTTP and AMQP have counted, by shard.
 #[derive(Default)]
 pub(crate) struct ExtraMetrics {
     source: Mutex<Option<Source>>,
     coap: Mutex<BTreeMap<usize, CoapStats>>,
     sn: Mutex<BTreeMap<usize, SnStats>>,
     http: Mutex<BTreeMap<usize, HttpStats>>,
+    amqp: Mutex<BTreeMap<usize, AmqpStats>>,
 }
 
 impl fmt::Debug for ExtraMetrics {
@@ -53,6 +55,7 @@ impl ExtraMetrics {
         all.extend(coap_metrics(&lock(&self.coap)));
         all.extend(sn_metrics(&lock(&self.sn)));
         all.extend(http_metrics(&lock(&self.http)));
+        all.extend(amqp_metrics(&lock(&self.amqp)));
         all
     }
 
@@ -69,6 +72,11 @@ impl ExtraMetrics {
     /// The same of topics over HTTP.
     pub(crate) fn show_http(&self, shard: usize, stats: HttpStats) {
         lock(&self.http).insert(shard, stats);
+    }
+
+    /// The same of AMQP.
+    pub(crate) fn show_amqp(&self, shard: usize, stats: AmqpStats) {
+        lock(&self.amqp).insert(shard, stats);
     }
 }
 
@@ -163,6 +171,37 @@ fn http_metrics(shards: &BTreeMap<usize, HttpStats>) -> Vec<ExtraMetric> {
     metrics.push(gauge("topics_streams", "Streams of events that somebody reads now.", sum(|stats| stats.streams)));
     let help = "Streams of events that wait for who comes back.";
     metrics.push(gauge("topics_streams_waiting", help, sum(|stats| stats.waiting)));
+    metrics
+}
+
+/// The same of AMQP; none without such a door.
+fn amqp_metrics(shards: &BTreeMap<usize, AmqpStats>) -> Vec<ExtraMetric> {
+    if shards.is_empty() {
+        return Vec::new();
+    }
+    let sum = |field: fn(&AmqpStats) -> u64| shards.values().map(field).sum();
+    let events: [(&'static str, u64); 6] = [
+        ("frames", sum(|stats| stats.frames)),
+        ("faults", sum(|stats| stats.faults)),
+        ("links_refused", sum(|stats| stats.links_refused)),
+        ("rejected", sum(|stats| stats.rejected)),
+        ("modified", sum(|stats| stats.modified)),
+        ("declined", sum(|stats| stats.declined)),
+    ];
+    let mut metrics: Vec<ExtraMetric> = Vec::new();
+    metrics.extend(events.map(|(event, value)| ExtraMetric {
+        family: "amqp_events",
+        help: "AMQP: frames, faults that ended something, links and messages that were not taken, and messages that a receiver did not want.",
+        is_counter: true,
+        labels: vec![("event", event)],
+        value,
+    }));
+    let gauge = |family, help, labels, value| ExtraMetric { family, help, is_counter: false, labels, value };
+    let help = "Connections over AMQP that there are now.";
+    metrics.push(gauge("amqp_connections", help, Vec::new(), sum(|stats| stats.connections)));
+    let help = "Links over AMQP that there are now, by what the client does there.";
+    let links = [("sender", sum(|stats| stats.senders)), ("receiver", sum(|stats| stats.receivers))];
+    metrics.extend(links.map(|(role, value)| gauge("amqp_links", help, vec![("role", role)], value)));
     metrics
 }
 

@@ -1,6 +1,6 @@
 //! One socket that the core does not know (yet, or any more), and how far it has come.
 //!
-//! [PROXY header] → [TLS] → [WebSocket upgrade] → CONNECT (or an HTTP request) → who are you? → handed over; or, at any step: last words →
+//! [PROXY header] → [TLS] → [WebSocket upgrade] → CONNECT (or an HTTP request, or SASL and AMQP's `open`) → who are you? → handed over; or, at any step: last words →
 //! listening until the peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
 
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::access::Identity;
+use tidegate_face_amqp::{self as face_amqp, AmqpHello, Greeting, Offers};
 use tidegate_face_http::{self as face_http, HttpHello};
 use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Version};
 
@@ -69,6 +70,8 @@ enum HandshakeStage {
     Connect,
     /// Of HTTP: the first, or one that begins anew.
     Request,
+    /// Of AMQP, as far as it has come.
+    Container(Box<ContainerVisit>),
     Checking(Checking),
     Farewell,
     Lingering,
@@ -83,6 +86,8 @@ struct Checking {
     client_id: String,
     /// What it said, if it speaks HTTP.
     http: Option<Box<HttpHello>>,
+    /// How far it has come, if it speaks AMQP.
+    amqp: Option<Box<ContainerVisit>>,
     /// Gone with it: who works for it looks here whether it is still there.
     presence: Arc<()>,
     /// It has been given more time.
@@ -91,17 +96,31 @@ struct Checking {
 
 impl Checking {
     fn new(connect: usize, version: Version, client_id: String) -> Self {
-        Self { connect, version, client_id, http: None, presence: Arc::default(), is_extended: false }
+        Self { connect, version, client_id, http: None, amqp: None, presence: Arc::default(), is_extended: false }
     }
 
-    /// A CONNACK that says no, or what that is in HTTP.
+    /// A CONNACK that says no, or what that is in HTTP or AMQP.
     fn refusal(&self, reason: ReasonCode, later: Option<(&str, Duration)>) -> Vec<u8> {
+        if let Some(visit) = &self.amqp {
+            let (words, retry_after) = later.map_or((reason.name(), None), |(words, time)| (words, Some(time)));
+            return visit.greeting.refusal(reason, words, retry_after);
+        }
         match (&self.http, later) {
             (None, None) => refusal(self.version, reason),
             (None, Some((words, retry_after))) => refusal_until(self.version, reason, words, retry_after),
             (Some(hello), later) => refuse_request(hello, reason, later),
         }
     }
+}
+
+/// Somebody who speaks AMQP: says who it is, and then what it is called.
+#[derive(Debug, Default)]
+struct ContainerVisit {
+    greeting: Greeting,
+    /// Who it is, by the rules of this number.
+    granted: Option<(LoginGrant, u64)>,
+    /// What it said.
+    hello: Option<Box<AmqpHello>>,
 }
 
 /// What is asked of whoever comes in, by the rules of now.
@@ -111,6 +130,8 @@ pub(crate) struct ConnectTerms<'a> {
     pub(crate) limits: &'a Limits,
     /// Of the WebSocket request.
     pub(crate) pages: AllowedPages<'a>,
+    /// Of AMQP: whether somebody without a name may come in.
+    pub(crate) admits_nobody: bool,
 }
 
 /// What is to be done about a handshake.
@@ -180,9 +201,10 @@ impl Handshake {
     ) -> HandshakeStep {
         match self.stage {
             HandshakeStage::Proxy => self.hear_proxy(scratch),
-            HandshakeStage::Upgrade | HandshakeStage::Connect | HandshakeStage::Request => {
-                self.read(scratch, terms, make_id)
-            }
+            HandshakeStage::Upgrade
+            | HandshakeStage::Connect
+            | HandshakeStage::Request
+            | HandshakeStage::Container(_) => self.read(scratch, terms, make_id),
             HandshakeStage::Farewell => self.say_goodbye(),
             HandshakeStage::Lingering if self.link.drain(scratch) => HandshakeStep::Close,
             HandshakeStage::Checking(_) | HandshakeStage::Lingering => HandshakeStep::Wait,
@@ -207,6 +229,10 @@ impl Handshake {
             }
             HandshakeStage::Upgrade | HandshakeStage::Connect => {
                 self.trouble = Some("no CONNECT in time".into());
+                HandshakeStep::Close
+            }
+            HandshakeStage::Container(_) => {
+                self.trouble = Some("no open in time".into());
                 HandshakeStep::Close
             }
             HandshakeStage::Checking(_) => self.refuse_until(ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after),
@@ -277,8 +303,10 @@ impl Handshake {
 
     /// True while TLS is being agreed on: its next bytes may cost a signature.
     pub(crate) fn is_handshaking(&self) -> bool {
-        let is_early =
-            matches!(self.stage, HandshakeStage::Upgrade | HandshakeStage::Connect | HandshakeStage::Request);
+        let is_early = matches!(
+            self.stage,
+            HandshakeStage::Upgrade | HandshakeStage::Connect | HandshakeStage::Request | HandshakeStage::Container(_)
+        );
         is_early && self.link.is_handshaking()
     }
 
@@ -290,21 +318,38 @@ impl Handshake {
     /// It is this user by the rules of this number: ready for the core. `None` if it has not said hello, which nobody
     /// asks for.
     pub(crate) fn into_handover(self, grant: LoginGrant, generation: u64) -> Option<Handover> {
-        let HandshakeStage::Checking(Checking { connect, client_id, http, .. }) = self.stage else { return None };
+        let HandshakeStage::Checking(Checking { connect, client_id, http, amqp, .. }) = self.stage else { return None };
+        let amqp = amqp.and_then(|visit| visit.hello);
         let (link, peer, listener, permit) = (self.link, self.peer, self.listener?, self.permit);
         let LoginGrant { user, roles, valid_for } = grant;
         let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name(), roles };
         let mut connect_bytes = self.input;
         let rest = connect_bytes.split_off(connect);
         let connect = connect_bytes;
-        Some(Handover { link, connect, http, rest, client_id, identity, peer, listener, permit, generation, valid_for })
+        Some(Handover {
+            link,
+            connect,
+            http,
+            amqp,
+            rest,
+            client_id,
+            identity,
+            peer,
+            listener,
+            permit,
+            generation,
+            valid_for,
+        })
     }
 
     /// Somebody that was let in by rules that do not hold any more: it is asked again.
     pub(crate) fn returned(handover: Handover, version: Version, user: Option<String>) -> Self {
-        let Handover { link, connect, http, rest, client_id, peer, listener, permit, .. } = handover;
+        let Handover { link, connect, http, amqp, rest, client_id, peer, listener, permit, .. } = handover;
         let name = Some((client_id.clone(), user));
-        let stage = HandshakeStage::Checking(Checking { http, ..Checking::new(connect.len(), version, client_id) });
+        let visit = |hello| ContainerVisit { greeting: Greeting::opened(), granted: None, hello: Some(hello) };
+        let amqp = amqp.map(|hello| Box::new(visit(hello)));
+        let checking = Checking::new(connect.len(), version, client_id);
+        let stage = HandshakeStage::Checking(Checking { http, amqp, ..checking });
         let (input, output, listener) = ([connect, rest].concat(), Vec::new(), Some(listener));
         Self { link, stage, input, output, peer, listener, permit, trouble: None, name }
     }
@@ -371,6 +416,9 @@ impl Handshake {
     fn parse(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
         if matches!(self.stage, HandshakeStage::Request) {
             return self.parse_request(terms, make_id);
+        }
+        if matches!(self.stage, HandshakeStage::Container(_)) {
+            return self.parse_container(terms, make_id);
         }
         if matches!(self.stage, HandshakeStage::Upgrade) {
             match upgrade(&self.input, self.peer.ip(), terms.pages) {
@@ -448,6 +496,84 @@ impl Handshake {
         HandshakeStep::Check(credentials)
     }
 
+    /// The same of AMQP: SASL, and what the container is called.
+    fn parse_container(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
+        let Ok(certificate_name) = self.link.certificate_name() else {
+            self.trouble = Some("client certificate without a usable name".into());
+            return self.farewell(Vec::new());
+        };
+        let offers = Offers { anonymous: terms.admits_nobody, external: certificate_name.is_some() };
+        loop {
+            let HandshakeStage::Container(visit) = &mut self.stage else { return HandshakeStep::Wait };
+            match visit.greeting.advance(&self.input, offers) {
+                face_amqp::First::Incomplete => return HandshakeStep::Wait,
+                face_amqp::First::Refuse { answer, why } => {
+                    self.trouble = Some(why);
+                    return self.farewell(answer);
+                }
+                face_amqp::First::Answer { consumed, answer } => {
+                    if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
+                        return HandshakeStep::Close;
+                    }
+                    self.input.drain(..consumed);
+                }
+                face_amqp::First::Login { consumed, shown } => {
+                    self.input.drain(..consumed);
+                    let amqp = Some(std::mem::take(visit));
+                    self.name = Some((String::new(), shown.user_name.clone()));
+                    let credentials = container_credentials(&shown, "", certificate_name, self.listener());
+                    let checking = Checking::new(0, Version::V311, String::new());
+                    self.stage = HandshakeStage::Checking(Checking { amqp, ..checking });
+                    return HandshakeStep::Check(credentials);
+                }
+                face_amqp::First::Hello { consumed, hello } => {
+                    let mut visit = std::mem::take(visit);
+                    let name = hello.container_id.as_str();
+                    self.name = Some((name.to_owned(), hello.shown.user_name.clone()));
+                    let credentials = container_credentials(&hello.shown, name, certificate_name, self.listener());
+                    let client_id = if name.is_empty() { make_id() } else { name.to_owned() };
+                    visit.hello = Some(hello);
+                    let checking = Checking::new(consumed, Version::V311, client_id);
+                    self.stage = HandshakeStage::Checking(Checking { amqp: Some(visit), ..checking });
+                    return HandshakeStep::Check(credentials);
+                }
+            }
+        }
+    }
+
+    /// Whether it speaks AMQP.
+    pub(crate) fn is_amqp(&self) -> bool {
+        self.listener.as_ref().is_some_and(|listener| listener.is_amqp())
+    }
+
+    /// Whether SASL waits to hear who it is, and `open` is still to come.
+    pub(crate) fn is_login(&self) -> bool {
+        match &self.stage {
+            HandshakeStage::Checking(checking) => checking.amqp.as_ref().is_some_and(|visit| visit.greeting.is_login()),
+            _ => false,
+        }
+    }
+
+    /// Who it is, if that is known already by the rules of this number.
+    pub(crate) fn granted(&self, generation: u64) -> Option<LoginGrant> {
+        let HandshakeStage::Checking(Checking { amqp: Some(visit), .. }) = &self.stage else { return None };
+        let (grant, known_by) = visit.granted.as_ref()?;
+        (*known_by == generation).then(|| grant.clone())
+    }
+
+    /// It is this user: SASL is told so, and AMQP begins.
+    pub(crate) fn admit(&mut self, grant: LoginGrant, generation: u64) -> HandshakeStep {
+        let HandshakeStage::Checking(Checking { amqp, .. }) = &mut self.stage else { return HandshakeStep::Close };
+        let Some(mut visit) = amqp.take() else { return HandshakeStep::Close };
+        visit.granted = Some((grant, generation));
+        let answer = visit.greeting.admit();
+        self.stage = HandshakeStage::Container(visit);
+        if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
+            return HandshakeStep::Close;
+        }
+        HandshakeStep::Again
+    }
+
     fn farewell(&mut self, answer: Vec<u8>) -> HandshakeStep {
         self.permit = None;
         self.input = Vec::new();
@@ -481,6 +607,7 @@ fn first_stage(listener: &OpenListener) -> HandshakeStage {
     match () {
         () if listener.is_websocket() => HandshakeStage::Upgrade,
         () if listener.is_http() => HandshakeStage::Request,
+        () if listener.is_amqp() => HandshakeStage::Container(Box::default()),
         () => HandshakeStage::Connect,
     }
 }
@@ -515,6 +642,17 @@ pub(crate) fn request_credentials(
 ) -> Credentials {
     let (user_name, password) = (hello.shown.user_name.clone(), hello.shown.password.clone());
     Credentials { client_id: String::new(), user_name, password, certificate_name, listener }
+}
+
+/// What a container shows, and is called if that is known.
+pub(crate) fn container_credentials(
+    shown: &face_amqp::Shown,
+    container_id: &str,
+    certificate_name: Option<String>,
+    listener: &'static str,
+) -> Credentials {
+    let (user_name, password) = (shown.user_name.clone(), shown.password.clone());
+    Credentials { client_id: container_id.to_owned(), user_name, password, certificate_name, listener }
 }
 
 /// What a client shows.

@@ -193,6 +193,9 @@ impl Broker {
             if broker.listeners.iter().any(|listener| listener.is_http()) {
                 shard.open_requests();
             }
+            if broker.listeners.iter().any(|listener| listener.is_amqp()) {
+                shard.open_containers();
+            }
             let builder = thread::Builder::new().name(format!("shard-{index}"));
             broker.threads.push(builder.spawn(move || {
                 let _vital = VitalThread::guard();

@@ -180,6 +180,11 @@ impl OpenListener {
         matches!(self.kind, ListenerKind::HttpTopics | ListenerKind::HttpsTopics)
     }
 
+    /// AMQP is all that is spoken.
+    pub(crate) fn is_amqp(&self) -> bool {
+        matches!(self.kind, ListenerKind::Amqp | ListenerKind::Amqps)
+    }
+
     /// How it is.
     pub(crate) fn report(&self) -> ListenerReport {
         ListenerReport {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_core::Whom;
 use tidegate_core::access::{Identity, Policy};
 use tidegate_core::settings::{Rate, Settings};
+use tidegate_face_amqp::AmqpHello;
 use tidegate_face_http::HttpHello;
 
 use crate::ask::AskedQuestion;
@@ -88,6 +89,8 @@ pub(crate) struct Handover {
     pub(crate) connect: Vec<u8>,
     /// What was said in place of a CONNECT by who speaks HTTP; the request is in `rest`.
     pub(crate) http: Option<Box<HttpHello>>,
+    /// The same of AMQP; its `open` is in `connect`.
+    pub(crate) amqp: Option<Box<AmqpHello>>,
     /// Bytes that came after the CONNECT.
     pub(crate) rest: Vec<u8>,
     /// The client identifier, the client's own or a made-up one.
@@ -144,12 +147,17 @@ impl Rules {
         }
     }
 
+    /// Whether somebody without a name may come in at this listener.
+    pub(crate) fn admits_nobody(&self, listener: &'static str) -> bool {
+        let nobody = Identity { listener, ..Identity::default() };
+        self.authenticator.admits_identity(&nobody, "")
+    }
+
     /// The pages that may use this listener.
     pub(crate) fn pages(&self, listener: &'static str) -> AllowedPages<'_> {
-        let nobody = Identity { listener, ..Identity::default() };
         match &self.origins {
             Some(listed) => AllowedPages::Listed(listed),
-            None if self.authenticator.admits_identity(&nobody, "") => AllowedPages::OfThisMachine,
+            None if self.admits_nobody(listener) => AllowedPages::OfThisMachine,
             None => AllowedPages::OfOurName,
         }
     }

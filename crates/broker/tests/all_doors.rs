@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::sync_channel;
 
+use support::amqp::Amqp;
 use support::sn::{Message, SnClient};
 use support::{Client, PATIENCE, address, config, listener, start, tcp};
 use tidegate_broker::Broker;
@@ -98,10 +99,11 @@ fn ledger(broker: &Broker, name: &str) -> Ledger {
 
 #[test]
 fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
-    let kinds = [ListenerKind::Mqtt, ListenerKind::HttpTopics, ListenerKind::Coap, ListenerKind::Sn];
+    let kinds =
+        [ListenerKind::Mqtt, ListenerKind::HttpTopics, ListenerKind::Coap, ListenerKind::Sn, ListenerKind::Amqp];
     for shards in [1, 2] {
         let broker = start(Config { listeners: kinds.map(listener).into(), shards, ..config() });
-        let [mqtt, http, coap, sn] = kinds.map(|kind| address(&broker, kind));
+        let [mqtt, http, coap, sn, amqp] = kinds.map(|kind| address(&broker, kind));
 
         let mut subscriber = Client::tcp(mqtt, Version::V5, "subscriber");
         subscriber.subscribe("one", QoS::AtMostOnce);
@@ -118,12 +120,15 @@ fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
         observer.observe();
         let node = SnClient::connect(sn, "node");
         let topic = TopicRef::Id(node.subscribe(FilterRef::Name("one"), QoS::AtMostOnce));
+        let mut receiver = Amqp::open(amqp, "receiver");
+        receiver.attach_receiver(0, "one", 100);
 
         let mut hear = |expected: &str| {
             assert_eq!(String::from_utf8(subscriber.message().payload).unwrap(), expected, "MQTT, {shards} shards");
             assert_eq!(event(&mut stream), expected, "HTTP, {shards} shards");
             assert_eq!(observer.notification(), expected, "CoAP, {shards} shards");
             assert_eq!(node.message(), Message { topic, payload: expected.into() }, "MQTT-SN, {shards} shards");
+            assert_eq!(String::from_utf8(receiver.message()).unwrap(), expected, "AMQP, {shards} shards");
         };
         let mut publisher = Client::tcp(mqtt, Version::V311, "publisher");
         publisher.publish("one", b"from MQTT");
@@ -137,17 +142,22 @@ fn a_message_put_in_at_each_door_comes_out_at_every_other_once() {
         let called = sensor.register("one");
         assert_eq!(sensor.publish(TopicRef::Id(called), 1, "from MQTT-SN"), ReturnCode::Accepted);
         hear("from MQTT-SN");
+        let mut sender = Amqp::open(amqp, "sender");
+        sender.attach_sender(0, "one");
+        sender.publish(0, b"from AMQP");
+        hear("from AMQP");
         // Nothing else came there: the next word is the answer to this one.
         node.say(Packet::PingReq { client_id: "" });
         node.hear(|packet| assert_eq!(packet, Packet::PingResp));
+        receiver.sync();
 
-        for name in ["publisher".to_owned(), poster, putter.name(), "sensor".to_owned()] {
+        for name in ["publisher".to_owned(), poster, putter.name(), "sensor".to_owned(), "sender".to_owned()] {
             let ledger = ledger(&broker, &name);
             assert_eq!((ledger.received, ledger.passed, ledger.deliveries), (1, 1, 0), "{name}");
         }
-        for name in ["subscriber".to_owned(), reader, observer.name(), "node".to_owned()] {
+        for name in ["subscriber".to_owned(), reader, observer.name(), "node".to_owned(), "receiver".to_owned()] {
             let ledger = ledger(&broker, &name);
-            assert_eq!((ledger.received, ledger.deliveries, ledger.delivered), (0, 4, 4), "{name}: {ledger:?}");
+            assert_eq!((ledger.received, ledger.deliveries, ledger.delivered), (0, 5, 5), "{name}: {ledger:?}");
         }
         broker.shutdown();
     }

@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{QoS, TopicFilter};
 
+use crate::connection::Connection;
 use crate::limits::{BURST_STEPS_MAX, BURST_STEPS_PER_TURN_MAX};
 use crate::retained::{Walk, WalkStep};
 use crate::session::{Queued, SubscriptionIds};
@@ -72,8 +73,10 @@ impl ShardState {
             let outbox = connection.map_or(0, |connection| connection.outbox.len());
             // The SUBACK that is owed comes before what it announces.
             let is_owed = connection.is_some_and(|connection| connection.owed.is_some());
+            let is_full =
+                outbox > self.settings.outbox_bytes_max / 2 || connection.is_some_and(Connection::is_without_credit);
             // What waits in the queue may be older than what is retained: it goes first.
-            if is_owed || session.is_waiting() || outbox > self.settings.outbox_bytes_max / 2 {
+            if is_owed || session.is_waiting() || is_full {
                 return Left::Waiting;
             }
             if *steps == 0 {

@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     pub(crate) hears_refusals: bool,
     /// And a message of QoS 0, too.
     pub(crate) hears_every_refusal: bool,
+    /// Its face is asked before each message.
+    is_credited: bool,
     /// Messages of it, at most, that wait for an answer.
     pub(crate) inbound_max: u16,
     pub(crate) since: Timestamp,
@@ -98,7 +100,8 @@ impl Connection {
     pub(crate) fn new(face: Box<dyn Face>, session: u32, inbound_max: u16, now: Timestamp) -> Self {
         Self {
             session,
-            outbox: Outbox::new(face.packet_length()),
+            outbox: Outbox::new((!face.keeps_order()).then(|| face.packet_length())),
+            is_credited: face.is_credited(),
             hears_refusals: face.hears_refusals(),
             hears_every_refusal: face.hears_every_refusal(),
             face,
@@ -171,6 +174,12 @@ impl Connection {
     #[inline]
     pub(crate) fn reach(&self) -> usize {
         self.drain.reach()
+    }
+
+    /// Whether its client takes no more messages for now, and has said so.
+    #[inline]
+    pub(crate) fn is_without_credit(&self) -> bool {
+        self.is_credited && !self.face.has_room()
     }
 
     pub(crate) fn drain(&self) -> &Drain {

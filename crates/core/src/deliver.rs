@@ -278,7 +278,7 @@ impl ShardState {
         };
         if copy.delivery == Delivery::AtMostOnce {
             let (session, class) = (connection.session, copy.publication.standing.class);
-            if connection.outbox.len() > outbox_most(&self.settings) {
+            if connection.outbox.len() > outbox_most(&self.settings) || connection.is_without_credit() {
                 self.lose_delivery(session, Loss::OutboxFull, class);
                 if let Some(session) = self.sessions.get_mut(session) {
                     Crowding::note(&mut session.crowding, copy.publication.origin, copy.now);
@@ -336,7 +336,8 @@ impl ShardState {
         // Little at a time, so that what comes next can still be chosen.
         let room = room.min(self.settings.outbox_bytes_max / 2);
         // Asked first: who would be next lies in memory that nobody has touched for long.
-        if self.connections.get(conn).is_some_and(|connection| connection.outbox.len() > room) {
+        let is_full = |connection: &Connection| connection.outbox.len() > room || connection.is_without_credit();
+        if self.connections.get(conn).is_some_and(is_full) {
             return false;
         }
         // Whoever has a window takes whatever is next: it need not be looked at before it is taken.
@@ -451,7 +452,8 @@ pub(crate) fn bounds_of(settings: &Settings, spool: Option<usize>, class: ClassI
 fn is_beyond_room(connection: &mut Connection, settings: &Settings, now: Timestamp) -> bool {
     let waiting = connection.outbox.len();
     // Most receivers are told by this alone, for every message: the room is never less than the reach.
-    waiting > connection.reach().min(settings.outbox_bytes_max) && waiting > room(connection, settings, now)
+    (waiting > connection.reach().min(settings.outbox_bytes_max) && waiting > room(connection, settings, now))
+        || connection.is_without_credit()
 }
 
 /// Bytes that may wait in an outbox before messages wait elsewhere, or go: what is in it cannot be overtaken. Without

@@ -60,6 +60,22 @@ pub trait Face: Any + Debug + Send {
 
     /// How long the packet is that begins these bytes, which this face wrote; none if they are too few to tell.
     fn packet_length(&self) -> PacketLength;
+
+    /// Whether no answer may overtake a message: what is written comes in the order in which it was said.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    /// Whether its client says how many messages it takes: then [`Face::has_room`] is asked before each.
+    fn is_credited(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes one more message. Without room they wait in the queue of the session, until
+    /// [`Shard::handle_room`](crate::Shard::handle_room).
+    fn has_room(&self) -> bool {
+        true
+    }
 }
 
 /// See [`Face::packet_length`].
@@ -200,8 +216,8 @@ pub struct Frames {
     slots: [Option<Box<dyn Any>>; SHAPES_MAX],
 }
 
-/// Shapes of a publication, of all faces together: MQTT has two versions, with and without number.
-const SHAPES_MAX: usize = 4;
+/// Shapes of a publication, of all faces together: MQTT has two versions, with and without number; AMQP has one.
+const SHAPES_MAX: usize = 5;
 
 impl Frames {
     pub(crate) fn for_receivers(count: usize) -> Self {

@@ -29,8 +29,8 @@ pub(crate) struct Outbox {
     answered: usize,
     /// Answers that go first; none while there are none.
     lane: Option<Box<OutboxLane>>,
-    /// How long a packet is.
-    length: PacketLength,
+    /// How long a packet is; none if everything keeps its order.
+    length: Option<PacketLength>,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl OutboxLane {
 }
 
 impl Outbox {
-    pub(crate) fn new(length: PacketLength) -> Self {
+    pub(crate) fn new(length: Option<PacketLength>) -> Self {
         Self { bytes: Vec::new(), written: 0, border: 0, answered: 0, lane: None, length }
     }
 
@@ -103,6 +103,7 @@ impl Outbox {
     /// The lane, unless an answer in it would come too early, or it is full.
     #[cold]
     fn open_lane(&mut self, spares: &mut Spares) -> Option<&mut Vec<u8>> {
+        self.length?;
         if self.lane.is_none() {
             let at = self.next_border().max(self.answered);
             if self.bytes.len() - at <= LANE_WORTH_BYTES {
@@ -117,7 +118,7 @@ impl Outbox {
     /// The first border that is not written past.
     fn next_border(&mut self) -> usize {
         while self.border < self.written {
-            let length = (self.length)(&self.bytes[self.border..]);
+            let length = self.length.and_then(|length| length(&self.bytes[self.border..]));
             self.border = length.map_or(self.bytes.len(), |length| self.border + length);
         }
         self.border

@@ -2,6 +2,7 @@
 
 use tidegate_control::Timestamp;
 
+use crate::connection::Connection;
 use crate::deliver::{SendOutcome, delivery_of};
 use crate::face::{ClientAnswer, Frames, OutgoingPublication};
 use crate::ledger::Loss;
@@ -36,8 +37,9 @@ impl ShardState {
     pub(crate) fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let conn = session.conn;
-        let outbox = conn.and_then(|conn| self.connections.get(conn)).map_or(0, |connection| connection.outbox.len());
-        if outbox > self.settings.outbox_bytes_max {
+        let connection = conn.and_then(|conn| self.connections.get(conn));
+        let outbox = connection.map_or(0, |connection| connection.outbox.len());
+        if outbox > self.settings.outbox_bytes_max || connection.is_some_and(Connection::is_without_credit) {
             return false;
         }
         let Some(DueMessage { position, packet_id, queued }) = session.under_way.take_unsent() else { return false };

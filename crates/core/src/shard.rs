@@ -255,6 +255,11 @@ impl Shard {
         self.state.handle_written(conn, bytes, now);
     }
 
+    /// The face of a connection has room for messages again; those that waited for it come.
+    pub fn handle_room(&mut self, conn: ConnId, now: Timestamp) {
+        self.state.handle_room(conn, now);
+    }
+
     /// The socket is gone (or the driver gave up on it), and its place is free again. Harmless for one that is gone.
     pub fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
         self.state.handle_closed(conn, why, now);

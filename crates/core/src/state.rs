@@ -243,6 +243,13 @@ impl ShardState {
         }
     }
 
+    pub(crate) fn handle_room(&mut self, conn: ConnId, now: Timestamp) {
+        let session = self.connection(conn).filter(|connection| !connection.is_closing).map(|it| it.session);
+        if let Some(session) = session.filter(|session| self.sessions.get(*session).is_some_and(Session::has_more)) {
+            self.pump(session, now);
+        }
+    }
+
     pub(crate) fn poll_close(&mut self) -> Option<ConnId> {
         self.to_close.pop()
     }

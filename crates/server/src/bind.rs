@@ -27,7 +27,7 @@ impl std::fmt::Display for CannotListen {
 
 impl std::error::Error for CannotListen {}
 
-/// Takes out the listeners for CoAP, for MQTT-SN and for topics over HTTP that nobody asked for, if they cannot be opened: no reason not
+/// Takes out the listeners for CoAP, MQTT-SN, AMQP and topics over HTTP that nobody asked for, if they cannot be opened: no reason not
 /// to serve. Which are gone, why, and what to type about it. If somebody takes a port after this look, the broker leaves it out by
 /// itself, in fewer words.
 pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Vec<(&'static str, String)> {
@@ -42,6 +42,7 @@ pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Ve
             "TCP",
             "--http-topics",
         ),
+        (ListenerKind::Amqp, matches!(doors.amqp, Or::Word(_)), "AMQP", "TCP", "--amqp"),
     ];
     let mut gone = Vec::new();
     for (kind, is_unasked, what, port, flag) in unasked {

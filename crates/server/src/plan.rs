@@ -182,6 +182,7 @@ fn pointless_beside_guard(loaded: &Loaded, listeners: &[Listener]) -> Vec<Config
         ("maps", !loaded.maps.is_empty()),
         ("listener for CoAP", has(ListenerKind::Coap)),
         ("listener for MQTT-SN", has(ListenerKind::Sn)),
+        ("listener for AMQP", has(ListenerKind::Amqp) || has(ListenerKind::Amqps)),
         ("topics over HTTP", has(ListenerKind::HttpTopics) || has(ListenerKind::HttpsTopics)),
     ] {
         if is_there {

@@ -315,6 +315,7 @@ impl Banner<'_> {
             let (kind, at) = (listener.kind.name(), listener.address);
             let place = match listener.kind {
                 ListenerKind::Mqtt | ListenerKind::Mqtts | ListenerKind::Sn => format!("{kind} {at}"),
+                ListenerKind::Amqp | ListenerKind::Amqps => format!("{kind}://{at}"),
                 ListenerKind::Coap => format!("{kind}://{at}/ps"),
                 ListenerKind::Ws | ListenerKind::Wss => format!("{kind}://{at}/mqtt"),
                 ListenerKind::HttpTopics => format!("topics http://{at}/topics"),
@@ -481,7 +482,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidegate.toml");
         // Whether usual ports are free is another question.
-        let usual = "[listeners]\ncoap = \"off\"\nsn = \"off\"\nhttp_topics = \"off\"\n";
+        let usual = "[listeners]\namqp = \"off\"\ncoap = \"off\"\nsn = \"off\"\nhttp_topics = \"off\"\n";
         let block = |more: &str| {
             format!("{usual}[[listener]]\nname = \"f\"\nkind = \"mqtt\"\naddress = \"127.0.0.1:1884\"\n{more}")
         };

@@ -97,6 +97,8 @@ fn start(runner: &Runner, program: &Path, data: &Path) -> Result<TriedBroker, Fa
             "off",
             "--http-topics",
             "off",
+            "--amqp",
+            "off",
             "--admin",
             "off",
             "--log-level",

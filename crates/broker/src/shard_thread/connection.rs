@@ -37,8 +37,15 @@ pub(super) struct SocketConnection {
     pub(super) written_in: u32,
     /// Its connection to the broker behind, of a guard.
     pub(super) upstream: Option<usize>,
-    /// HTTP is spoken, and not MQTT.
-    pub(super) is_http: bool,
+    pub(super) spoken: Spoken,
+}
+
+/// What is spoken on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Mqtt,
+    Http,
+    Amqp,
 }
 
 /// Whether and when a connection is read.
@@ -92,7 +99,7 @@ impl SocketConnection {
             closing: false,
             written_in: 0,
             upstream: None,
-            is_http: false,
+            spoken: Spoken::Mqtt,
         }
     }
 

@@ -15,7 +15,8 @@ use super::{ShardThread, token};
 use crate::authenticate::{Credentials, LoginGrant, LoginRefusal};
 use crate::first_packet::{First, first_packet, refusal};
 use crate::handshake::{
-    ConnectTerms, Handshake, HandshakeStep, PASSWORDS_WAIT, credentials, refuse_request, request_credentials,
+    ConnectTerms, Handshake, HandshakeStep, PASSWORDS_WAIT, container_credentials, credentials, refuse_request,
+    request_credentials,
 };
 use crate::handshakes::HandshakeKey;
 use crate::inbox::lock;
@@ -84,7 +85,11 @@ impl ShardThread {
             return;
         }
         let make_id = || self.chance.client_id();
-        let terms = ConnectTerms { limits: &self.connect_limits, pages: self.rules.pages(handshake.listener()) };
+        let terms = ConnectTerms {
+            limits: &self.connect_limits,
+            pages: self.rules.pages(handshake.listener()),
+            admits_nobody: handshake.is_amqp() && self.rules.admits_nobody(handshake.listener()),
+        };
         let next = handshake.on_ready(&mut self.scratch, &terms, make_id);
         self.tls_steps_left -= usize::from(handshake.take_shaken() && self.tls_steps_left > 0);
         self.follow(key, next);
@@ -156,6 +161,13 @@ impl ShardThread {
             return;
         }
         let authenticator = Arc::clone(&self.rules.authenticator);
+        if let Some(grant) = handshake.granted(self.rules.generation) {
+            // It is known who it is, and now what it is called.
+            let known = Identity { roles: grant.roles.clone(), ..known_at(grant.user.as_ref(), credentials.listener) };
+            let is_admitted = authenticator.admits_identity(&known, &credentials.client_id);
+            self.on_verdict(key, if is_admitted { Ok(grant) } else { Err(LoginRefusal::NotAuthorized) });
+            return;
+        }
         if !authenticator.is_slow(&credentials) {
             let verdict = authenticator.login(&credentials);
             self.on_verdict(key, verdict);
@@ -164,7 +176,8 @@ impl ShardThread {
         let (generation, print) = (self.rules.generation, self.shared.known.print(&credentials));
         match print.map_or(Familiarity::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
             Familiarity::Verified(user)
-                if authenticator.admits_identity(&known_at(&user, credentials.listener), &credentials.client_id) =>
+                if authenticator
+                    .admits_identity(&known_at(Some(&user), credentials.listener), &credentials.client_id) =>
             {
                 self.on_verdict(key, Ok(LoginGrant::of_user(Some(user))));
                 return;
@@ -241,7 +254,12 @@ impl ShardThread {
     }
 
     fn let_in(&mut self, key: HandshakeKey, grant: LoginGrant) {
-        let (handshake, generation) = (self.handshakes.remove(key), self.rules.generation);
+        let generation = self.rules.generation;
+        if let Some(handshake) = self.handshakes.get(key).filter(|handshake| handshake.is_login()) {
+            let next = handshake.admit(grant, generation);
+            return self.follow(key, next);
+        }
+        let handshake = self.handshakes.remove(key);
         if let Some(handover) = handshake.and_then(|handshake| handshake.into_handover(grant, generation)) {
             self.hand_over(Box::new(handover));
         }
@@ -326,6 +344,9 @@ impl ShardThread {
         if handover.http.is_some() {
             return self.adopt_request(handover);
         }
+        if handover.amqp.is_some() {
+            return self.adopt_container(handover);
+        }
         // What another thread could read can be read here, unless a reload made the rules stricter in between.
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
             self.turn_away(handover, ReasonCode::UnspecifiedError);
@@ -379,10 +400,13 @@ impl ShardThread {
     pub(super) fn ask_again(&mut self, mut handover: Handover, version: Version) {
         let certificate_name = handover.link.certificate_name().unwrap_or_default();
         let listener = handover.listener.name();
-        let credentials = match (&handover.http, first_packet(&handover.connect, &self.connect_limits)) {
+        let credentials = match (&handover.http, &handover.amqp) {
             (Some(hello), _) => request_credentials(hello, certificate_name, listener),
-            (None, First::Connect { connect, .. }) => credentials(&connect, certificate_name, listener),
-            (None, _) => return,
+            (None, Some(hello)) => container_credentials(&hello.shown, &hello.container_id, certificate_name, listener),
+            (None, None) => match first_packet(&handover.connect, &self.connect_limits) {
+                First::Connect { connect, .. } => credentials(&connect, certificate_name, listener),
+                _ => return,
+            },
         };
         let key = self.handshakes.next_key();
         if handover.link.register(self.poll.registry(), token::handshake(key.index)).is_err() {
@@ -403,9 +427,10 @@ impl ShardThread {
 
     /// A CONNACK that says no, to somebody that was on the way to the core.
     pub(super) fn turn_away(&mut self, handover: Handover, reason: ReasonCode) {
-        let answer = match &handover.http {
-            Some(hello) => refuse_request(hello, reason, None),
-            None => refusal(version_of_connect(&handover.connect).unwrap_or(Version::V311), reason),
+        let answer = match (&handover.http, &handover.amqp) {
+            (Some(hello), _) => refuse_request(hello, reason, None),
+            (None, Some(_)) => tidegate_face_amqp::refusal(reason, reason.name(), None),
+            (None, None) => refusal(version_of_connect(&handover.connect).unwrap_or(Version::V311), reason),
         };
         self.send_away(handover, &answer);
     }
@@ -424,6 +449,6 @@ impl ShardThread {
 }
 
 /// A user whose password is known, at a listener.
-fn known_at(user: &Arc<str>, listener: &'static str) -> Identity {
-    Identity { user: Some(Arc::clone(user)), listener, ..Identity::default() }
+fn known_at(user: Option<&Arc<str>>, listener: &'static str) -> Identity {
+    Identity { user: user.cloned(), listener, ..Identity::default() }
 }

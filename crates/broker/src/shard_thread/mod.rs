@@ -6,6 +6,7 @@
 
 mod accept;
 mod connection;
+mod containers;
 mod datagrams;
 mod greet;
 mod guard;
@@ -35,6 +36,7 @@ use tracing::error;
 
 pub(crate) use accept::AcceptingListener;
 use connection::Connections;
+use containers::ContainerDoor;
 use datagrams::DatagramDoor;
 pub(crate) use datagrams::ForwardedDatagram;
 use lateness::Lateness;
@@ -103,6 +105,8 @@ pub(crate) struct ShardThread {
     doors: Vec<DatagramDoor>,
     /// Those who speak HTTP, once there are any.
     web: Option<Box<WebDoor>>,
+    /// Those who speak AMQP, once there are any.
+    amqp: Option<Box<ContainerDoor>>,
     handshakes: HandshakeTable,
     /// Connections to the broker behind, of a guard.
     upstreams: Upstreams,
@@ -176,6 +180,7 @@ impl ShardThread {
             closings: VecDeque::new(),
             doors: Vec::new(),
             web: None,
+            amqp: None,
             handshakes: HandshakeTable::default(),
             upstreams: Upstreams::default(),
             visitors_next: Vec::new(),
@@ -252,6 +257,7 @@ impl ShardThread {
             self.batch_retry,
             self.doors.iter().filter_map(DatagramDoor::due).min(),
             self.web.as_ref().and_then(|web| web.due()),
+            self.amqp.as_ref().and_then(|amqp| amqp.due()),
             self.stats_due,
             self.meter.due(),
             self.system_due(),
@@ -291,6 +297,7 @@ impl ShardThread {
         self.fire_timers(events);
         self.turn_datagrams();
         self.turn_requests();
+        self.turn_containers();
         self.hand_tapped();
         self.answer_questions();
         self.write_down();

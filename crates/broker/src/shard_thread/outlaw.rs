@@ -39,6 +39,8 @@ impl ShardThread {
         handover.listener.counts.refuse(ListenerRefusal::Banned);
         let answer = if let Some(hello) = &handover.http {
             refuse_request(hello, ReasonCode::Banned, Some(("banned", left)))
+        } else if handover.amqp.is_some() {
+            tidegate_face_amqp::refusal(ReasonCode::Banned, "banned", Some(left))
         } else {
             let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
             refusal_until(version, ReasonCode::Banned, "banned", left)

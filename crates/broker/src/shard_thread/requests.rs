@@ -11,6 +11,7 @@ use tidegate_core::{ConnId, Portion, Progress, Shard};
 use tidegate_face_http::{Arrival, Entered, HttpDoor, HttpStats, Waits};
 use tidegate_wire_mqtt::{ReasonCode, Version};
 
+use super::connection::Spoken;
 use super::{ShardThread, token};
 use crate::handshake::{Handshake, PagesHere};
 use crate::listener::OpenListener;
@@ -93,7 +94,7 @@ impl ShardThread {
             return self.forget_request(conn);
         }
         if let Some(connection) = self.connections.get(conn) {
-            connection.is_http = true;
+            connection.spoken = Spoken::Http;
         }
         self.write_next.push(conn);
     }

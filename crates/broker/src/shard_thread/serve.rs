@@ -11,7 +11,7 @@ use tidegate_core::{ConnId, Portion, Progress, Reading as Standing, Shard, Then}
 use tidegate_face_mqtt::MqttShard;
 use tidegate_guard::GuardShard;
 
-use super::connection::{ReadState, SocketConnection, StreamEnd};
+use super::connection::{ReadState, SocketConnection, Spoken, StreamEnd};
 use super::{ShardThread, token};
 use crate::handshake::Handshake;
 use crate::limits::{
@@ -187,14 +187,19 @@ impl ShardThread {
             return Read { units: partial, has_more: self.after_read(id, received.source, Then::Continue) };
         }
         let portion = Portion { since: connection.silent_at, dry_at: connection.dry_at, units };
-        let progress = match (connection.upstream, &self.shared.guard, &mut self.web) {
+        let progress = match (connection.upstream, &self.shared.guard, connection.spoken) {
             (Some(upstream), Some(guard), _) => {
                 let (progress, passed) = self.shard.pass_portion(id, bytes, &portion, &guard.origins, self.now);
                 self.upstreams.take(upstream, &bytes[..passed]);
                 progress
             }
-            (_, _, Some(web)) if connection.is_http => {
+            (_, _, Spoken::Http) => {
+                let web = self.web.get_or_insert_default();
                 web.handle_portion(&mut self.shard, &self.rules, id, bytes, &portion, self.now)
+            }
+            (_, _, Spoken::Amqp) => {
+                let amqp = self.amqp.get_or_insert_default();
+                amqp.handle_portion(&mut self.shard, id, bytes, &portion, self.now)
             }
             _ => self.shard.handle_portion(id, bytes, &portion, self.now),
         };
@@ -354,7 +359,7 @@ impl ShardThread {
         if let Some(mut connection) = self.connections.remove(id) {
             self.leave_order(&connection);
             self.leave_upstream(&connection);
-            if connection.closing || !connection.is_http || !self.keep_stream(id) {
+            if connection.closing || connection.spoken != Spoken::Http || !self.keep_stream(id) {
                 self.forget(&connection);
             }
             // A layer may have words for it: a TLS alert, a WebSocket close.
@@ -366,10 +371,12 @@ impl ShardThread {
     fn forget(&mut self, connection: &SocketConnection) {
         // Who speaks HTTP has no other way to say goodbye; and what a client of a guard says of it goes to the broker behind.
         let has_left = connection.upstream.is_some() && self.shard.has_said_goodbye(connection.id);
-        let why = if connection.is_http || has_left { Why::Goodbye } else { Why::Lost };
+        let why = if connection.spoken == Spoken::Http || has_left { Why::Goodbye } else { Why::Lost };
         self.shard.handle_closed(connection.id, why, self.now);
-        if connection.is_http {
-            self.forget_request(connection.id);
+        match connection.spoken {
+            Spoken::Mqtt => {}
+            Spoken::Http => self.forget_request(connection.id),
+            Spoken::Amqp => self.forget_container(connection.id),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::listener_names::listener_name;
 pub(super) fn owner_text(identity: &Identity) -> Option<Arc<str>> {
     let kinds = [ListenerKind::Mqtt, ListenerKind::Mqtts, ListenerKind::Ws, ListenerKind::Wss, ListenerKind::Coap];
     let kinds = kinds.into_iter().chain([ListenerKind::Sn, ListenerKind::HttpTopics, ListenerKind::HttpsTopics]);
+    let kinds = kinds.chain([ListenerKind::Amqp, ListenerKind::Amqps]);
     let is_usual = identity.listener.is_empty() || kinds.into_iter().any(|kind| kind.name() == identity.listener);
     let user = identity.user.as_deref();
     match &identity.roles {

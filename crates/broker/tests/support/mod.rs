@@ -1,6 +1,7 @@
 //! A broker on a free port, and a client made of nothing but a socket and the codec.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "shared by several tests; a test may fail")]
 
+pub(crate) mod amqp;
 pub(crate) mod sn;
 pub(crate) mod tls;
 pub(crate) mod ws;

@@ -55,6 +55,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     https_topics: Option<String>,
 
+    /// AMQP 1.0
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    amqp: Option<String>,
+
+    /// AMQP 1.0 over TLS (needs --cert and --key)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    amqps: Option<String>,
+
     /// Smart-M3 (SSAP)
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     ssap: Option<String>,
@@ -179,6 +187,8 @@ impl ServeArgs {
             ("--sn", "listeners.sn", &self.sn),
             ("--http-topics", "listeners.http_topics", &self.http_topics),
             ("--https-topics", "listeners.https_topics", &self.https_topics),
+            ("--amqp", "listeners.amqp", &self.amqp),
+            ("--amqps", "listeners.amqps", &self.amqps),
             ("--ssap", "listeners.ssap", &self.ssap),
             ("--http", "listeners.http", &self.http),
             ("--ssaps", "listeners.ssaps", &self.ssaps),

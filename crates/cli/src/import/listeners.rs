@@ -95,6 +95,7 @@ impl ConfListeners {
                 "listeners.coap",
                 "listeners.sn",
                 "listeners.http_topics",
+                "listeners.amqp",
             ] {
                 if !translation.has(key) {
                     translation.set(key, quoted("off"));

@@ -82,7 +82,7 @@ fn settings_of_each_listener_become_its_own() {
     assert_eq!(
         text,
         "# from m.conf; check it with:  tidegate check -c FILE\n\n\
-         [listeners]\ncoap = \"off\"\nhttp = \"off\"\nhttp_topics = \"off\"\nmqtt = \"off\"\nsn = \"off\"\nssap = \"off\"\nws = \"off\"\n\n\
+         [listeners]\namqp = \"off\"\ncoap = \"off\"\nhttp = \"off\"\nhttp_topics = \"off\"\nmqtt = \"off\"\nsn = \"off\"\nssap = \"off\"\nws = \"off\"\n\n\
          [[listener]]\nkind = \"mqtt\"\naddress = \"0.0.0.0:1883\"\nanonymous = true\n\n\
          [[listener]]\nkind = \"mqtt\"\naddress = \"0.0.0.0:1884\"\nanonymous = false\npassword_file = \"/users\"\n\
          acl_file = \"/acl\"\n\n\

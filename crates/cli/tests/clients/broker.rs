@@ -19,6 +19,8 @@ pub(crate) struct Ports {
     pub(crate) http: u16,
     pub(crate) coap: u16,
     pub(crate) sn: u16,
+    pub(crate) amqp: u16,
+    pub(crate) amqps: u16,
     /// Where clients of SEPA look for queries and updates, and for subscriptions.
     pub(crate) sepa_http: u16,
     pub(crate) sepa_ws: u16,
@@ -49,7 +51,7 @@ impl Broker {
         }
         let (ca, cert, key) = certificates();
         launch = launch.file("ca.pem", &ca).file("cert.pem", &cert).file("key.pem", &key);
-        for door in ["mqtts", "ws", "wss", "http", "sepa-http", "sepa-ws", "coap", "sn"] {
+        for door in ["mqtts", "ws", "wss", "http", "sepa-http", "sepa-ws", "coap", "sn", "amqp", "amqps"] {
             launch = launch.door(door);
         }
         let (cert, key) = (launch.folder().join("cert.pem"), launch.folder().join("key.pem"));
@@ -63,7 +65,8 @@ impl Broker {
         let (mqtt, mqtts, ws, wss) = (port("mqtt"), port("mqtts"), port("ws"), port("wss"));
         let (sepa_http, sepa_ws) = (port("sepa-http"), port("sepa-ws"));
         let (http, coap, sn) = (port("sparql"), port("coap"), port("sn"));
-        let ports = Ports { mqtt, mqtts, ws, wss, http, coap, sn, sepa_http, sepa_ws };
+        let (amqp, amqps) = (port("amqp"), port("amqps"));
+        let ports = Ports { mqtt, mqtts, ws, wss, http, coap, sn, amqp, amqps, sepa_http, sepa_ws };
         Self { process, ports }
     }
 
@@ -74,10 +77,11 @@ impl Broker {
 
     /// Tells a program that is not ours where to find the broker.
     pub(crate) fn describe_to(&self, command: &mut Command) {
-        let Ports { mqtt, mqtts, ws, wss, http, coap, sn, sepa_http, sepa_ws } = self.ports;
+        let Ports { mqtt, mqtts, ws, wss, http, coap, sn, amqp, amqps, sepa_http, sepa_ws } = self.ports;
         let mqtt = [("MQTT", mqtt), ("MQTTS", mqtts), ("WS", ws), ("WSS", wss), ("COAP", coap), ("SN", sn)];
+        let amqp = [("AMQP", amqp), ("AMQPS", amqps)];
         let space = [("HTTP", http), ("SEPA_HTTP", sepa_http), ("SEPA_WS", sepa_ws)];
-        for (name, port) in mqtt.into_iter().chain(space) {
+        for (name, port) in mqtt.into_iter().chain(amqp).chain(space) {
             command.env(format!("BROKER_{name}"), port.to_string());
         }
         command.env("BROKER_HOST", HOST).env("BROKER_CA", self.ca_file());

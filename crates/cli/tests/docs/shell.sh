@@ -57,6 +57,7 @@ _serve() {
         [ -f tidegate.toml ] || export TIDEGATE_LISTENERS__SSAP=127.0.0.1:0 TIDEGATE_LISTENERS__COAP=127.0.0.1:0
         [ -f tidegate.toml ] || export TIDEGATE_LISTENERS__SN=127.0.0.1:0
         export TIDEGATE_LISTENERS__HTTP_TOPICS=127.0.0.1:0
+        export TIDEGATE_LISTENERS__AMQP=127.0.0.1:0
         if [ -f tidegate.toml ] && grep -q '^cert' tidegate.toml; then
             export TIDEGATE_LISTENERS__MQTTS=127.0.0.1:0 TIDEGATE_LISTENERS__WSS=127.0.0.1:0
         fi

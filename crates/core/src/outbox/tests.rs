@@ -69,7 +69,7 @@ struct Peer {
 
 impl Peer {
     fn new() -> Self {
-        Self { outbox: Outbox::new(packet_length), spares: Spares::default(), written: Vec::new() }
+        Self { outbox: Outbox::new(Some(packet_length)), spares: Spares::default(), written: Vec::new() }
     }
 
     fn message(&mut self, number: u32, size: usize) {

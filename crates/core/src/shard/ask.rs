@@ -41,6 +41,11 @@ impl Shard {
         FixedState::with_seed(self.state.seed)
     }
 
+    /// The time of day, in milliseconds since 1970.
+    pub fn wall_millis(&self, now: Timestamp) -> u64 {
+        self.state.links.wall().nanos(Some(now)) / 1_000_000
+    }
+
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
         self.state.stats()

@@ -50,6 +50,8 @@ impl Host {
             "off",
             "--http-topics",
             "off",
+            "--amqp",
+            "off",
             "--mqtt",
             free,
             "--http",

@@ -158,6 +158,10 @@ keys! {
         Restart http_topics: SecureDoor = Or::WORD;
         /// The same over TLS, with tls.cert and tls.key.
         Restart https_topics: Door = Or::WORD;
+        /// AMQP 1.0; auto is 127.0.0.1:5672, beside listeners.mqtt.
+        Restart amqp: SecureDoor = Or::WORD;
+        /// AMQP 1.0 over TLS, with tls.cert and tls.key; the usual port is 5671.
+        Restart amqps: Door = Or::WORD;
         /// Smart-M3 (SSAP), which knows no users; auto is 127.0.0.1:10010 while there are none.
         Restart ssap: SecureDoor = Or::WORD;
         /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.

@@ -3,7 +3,7 @@
 //! ```toml
 //! [[listener]]
 //! name = "factory"                     # else the kind and the port: "mqtts-8884"
-//! kind = "mqtts"                       # mqtt, mqtts, ws, wss, http_topics or https_topics
+//! kind = "mqtts"                       # mqtt, mqtts, ws, wss, http_topics, https_topics, amqp or amqps
 //! address = "0.0.0.0:8884"
 //! cert = "factory.pem"                 # else that of [tls]; with it key, client_ca and client_cert_required
 //! key = "factory.key"
@@ -32,7 +32,7 @@ pub const LISTENERS_MAX: usize = 64;
 
 /// Every field with its meaning.
 pub const FIELDS: Fields = &[
-    ("kind", "What is spoken there: `mqtt`, `mqtts`, `ws`, `wss`, `http_topics` or `https_topics`."),
+    ("kind", "What is spoken there: `mqtt`, `mqtts`, `ws`, `wss`, `http_topics`, `https_topics`, `amqp` or `amqps`."),
     ("address", "Where it listens, as in the section listeners."),
     (
         "name",
@@ -235,7 +235,7 @@ fn path(value: &ConfigValue, at: &Origin) -> Result<PathBuf, String> {
 fn kind(value: &ConfigValue) -> Result<ListenerKind, String> {
     // Of CoAP and MQTT-SN there is one.
     let found = DOORS.iter().find(|(kind, name)| !kind.is_datagrams() && value.text() == Some(name));
-    let expected = "\"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\" or \"https_topics\"";
+    let expected = "\"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\", \"https_topics\", \"amqp\" or \"amqps\"";
     found.map(|(kind, _)| *kind).ok_or_else(|| value.unfit(expected))
 }
 
@@ -293,7 +293,7 @@ mod tests {
              address = \"1\"\n[[listener]]\nkind = \"ws\"\n",
         );
         for words in [
-            "/etc/t.toml:2:1: listener.kind: \"coap\" does not fit: expected \"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\" or \"https_topics\"",
+            "/etc/t.toml:2:1: listener.kind: \"coap\" does not fit: expected \"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\", \"https_topics\", \"amqp\" or \"amqps\"",
             "/etc/t.toml:3:1: listener.address: \"x\" does not fit",
             "/etc/t.toml:4:1: listener.adress: unknown key; did you mean \"address\"?",
             "listener.mqtt.name: \"mqtt\" is the name of a listener of the section listeners",

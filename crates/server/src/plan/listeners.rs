@@ -23,6 +23,8 @@ pub const DOORS: &[(ListenerKind, &str)] = &[
     (ListenerKind::Sn, "sn"),
     (ListenerKind::HttpTopics, "http_topics"),
     (ListenerKind::HttpsTopics, "https_topics"),
+    (ListenerKind::Amqp, "amqp"),
+    (ListenerKind::Amqps, "amqps"),
 ];
 
 /// What a listener is called in the configuration: its key, or its block.
@@ -71,10 +73,18 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
     };
     open.extend(topics.map(|at| (ListenerKind::HttpTopics, at)));
     open.extend(address(doors.https_topics).map(|at| (ListenerKind::HttpsTopics, at)));
+    let amqp = match doors.amqp {
+        Or::Is(door) => address(door),
+        Or::Word(_) if super::guard(options).is_some() => None,
+        Or::Word(_) => address(doors.mqtt).map(|_| ([127, 0, 0, 1], 5672).into()),
+    };
+    open.extend(amqp.map(|at| (ListenerKind::Amqp, at)));
+    open.extend(address(doors.amqps).map(|at| (ListenerKind::Amqps, at)));
     let secure = [
         ("https", doors.https),
         ("ssaps", doors.ssaps),
         ("https_topics", doors.https_topics),
+        ("amqps", doors.amqps),
         ("admin_https", doors.admin_https),
     ];
     for (name, door) in secure {
@@ -87,6 +97,7 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
         ListenerKind::Coap => matches!(doors.coap, Or::Word(_)),
         ListenerKind::Sn => matches!(doors.sn, Or::Word(_)),
         ListenerKind::HttpTopics => matches!(doors.http_topics, Or::Word(_)),
+        ListenerKind::Amqp => matches!(doors.amqp, Or::Word(_)),
         _ => false,
     };
     let listener =

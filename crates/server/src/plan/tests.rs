@@ -33,12 +33,13 @@ fn defaults_are_those_of_the_broker() {
             (ListenerKind::Ws, "127.0.0.1:8083".into()),
             (ListenerKind::Coap, "127.0.0.1:5683".into()),
             (ListenerKind::Sn, "127.0.0.1:1885".into()),
-            (ListenerKind::HttpTopics, "127.0.0.1:8082".into())
+            (ListenerKind::HttpTopics, "127.0.0.1:8082".into()),
+            (ListenerKind::Amqp, "127.0.0.1:5672".into())
         ]
     );
-    assert_eq!(open(&planned(&[("listeners.coap", "off")]).unwrap()).len(), 4);
-    assert_eq!(open(&planned(&[("listeners.sn", "off")]).unwrap()).len(), 4);
-    assert_eq!(open(&planned(&[("listeners.http_topics", "off")]).unwrap()).len(), 4);
+    for door in ["listeners.coap", "listeners.sn", "listeners.http_topics", "listeners.amqp"] {
+        assert_eq!(open(&planned(&[(door, "off")]).unwrap()).len(), 5, "{door}");
+    }
     // Without MQTT nothing of it is opened unasked.
     assert_eq!(open(&planned(&[("listeners.mqtt", "off")]).unwrap()), [(ListenerKind::Ws, "127.0.0.1:8083".into())]);
     // A datagram names no user, wherever users are known.

@@ -1,0 +1,50 @@
+//! Every maximum of this door.
+
+use core::time::Duration;
+
+/// Bytes of a frame that is taken, as `open` says. A payload that is longer comes in several.
+pub(crate) const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a frame before that is agreed on: 512 by section 2.4.1, and more where somebody shows a token for a password.
+pub(crate) const GREETING_FRAME_BYTES_MAX: usize = 16 * 1024;
+/// The least that a peer may take in a frame (section 2.7.1).
+pub(crate) const FRAME_BYTES_MIN: u32 = 512;
+/// The last channel: sessions of a connection, less one. Most clients have one session.
+pub(crate) const CHANNEL_MAX: u16 = 31;
+/// The last handle: links of a session, less one.
+pub(crate) const HANDLE_MAX: u32 = 255;
+/// Links of all sessions of a connection.
+pub(crate) const LINKS_MAX: usize = 512;
+/// Transfers that a session may have sent before it hears of more.
+pub(crate) const INCOMING_WINDOW: u32 = 2048;
+/// Transfers that this side says it might send: it keeps none for a session that has no room.
+pub(crate) const OUTGOING_WINDOW: u32 = 2048;
+/// The most credit that a sender link has: messages that may be on their way or wait for their answers.
+pub(crate) const CREDIT_MAX: u32 = 128;
+/// Messages of one connection that wait for their answers. No link has more credit than its part of half of them.
+pub(crate) const INBOUND_MAX: u16 = 8192;
+/// Messages that wait here for the credit of a receiver's link, and their bytes; more wait in the queue of the session.
+pub(crate) const PARKED_MAX: usize = 64;
+pub(crate) const PARKED_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of the name of a link, and of an address.
+pub(crate) const NAME_BYTES_MAX: usize = 1024;
+/// Bytes of a delivery tag (section 2.8.7).
+pub(crate) const TAG_BYTES_MAX: usize = 32;
+/// Descriptors of descriptors: none is known that has more than one.
+pub(crate) const DESCRIPTORS_MAX: usize = 4;
+/// Application properties of a message; those beyond are a reason to reject it.
+pub(crate) const PROPERTIES_MAX: usize = 128;
+/// Seconds of silence that a client is told of; the connection ends after one and a half times that.
+pub(crate) const IDLE_SECONDS: u16 = 60;
+/// Who wants a sign of life more often than this is not served: it would be more than a message costs.
+pub(crate) const IDLE_MIN: Duration = Duration::from_millis(200);
+/// How long a publisher that was told of a pace gets its credit by the second; from the last time that it was told.
+pub(crate) const PACED_FOR: Duration = Duration::from_secs(10);
+/// Credit that is paced is given for this long at a time.
+pub(crate) const PACE_EVERY: Duration = Duration::from_secs(1);
+/// The longest that a link is left without credit because of one refusal.
+pub(crate) const CREDIT_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Timers that are looked at in one turn.
+pub(crate) const TIMERS_PER_TURN_MAX: usize = 256;
+
+const _: () = assert!(FRAME_BYTES_MAX as u64 >= FRAME_BYTES_MIN as u64 && GREETING_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(CREDIT_MAX < INCOMING_WINDOW && CREDIT_MAX < INBOUND_MAX as u32);
