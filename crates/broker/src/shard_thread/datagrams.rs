@@ -13,7 +13,7 @@ use tidegate_core::{ConnId, shard_of};
 use tidegate_face_coap::{Admission, CoapEndpoint, CoapStats, NotAdmitted};
 
 use super::{ShardThread, token};
-use crate::authenticate::Credentials;
+use crate::authenticate::{Credentials, LoginGrant};
 use crate::chance::Chance;
 use crate::inbox::lock;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_TURN_MAX, DATAGRAMS_UNDER_WAY_MAX};
@@ -87,7 +87,8 @@ impl Admission for DoorAdmission<'_> {
             return refuse(ListenerRefusal::Full, NotAdmitted::Full);
         };
         self.places = Some(SocketPlaces::new(of_all, of_listener));
-        Ok(Identity { user: grant.user, peer: from.to_string().into(), listener, roles: grant.roles })
+        let LoginGrant { user, roles, claims, .. } = grant;
+        Ok(Identity { user, peer: from.to_string().into(), listener, roles, claims })
     }
 }
 

@@ -9,6 +9,7 @@ mod connection;
 mod datagrams;
 mod greet;
 mod guard;
+mod guard_arrival;
 mod lateness;
 mod outlaw;
 mod requests;
@@ -279,6 +280,7 @@ impl ShardThread {
                 Subject::Listener(index) => self.accept(index),
                 Subject::Datagrams => self.on_datagrams(),
                 Subject::Upstream(index) => self.on_upstream_event(index, event),
+                Subject::Asked(index) => self.on_asked_event(index),
                 Subject::Inbox => {}
             }
         }

@@ -16,6 +16,8 @@ pub(super) enum Subject {
     Connection(usize),
     /// A connection to the broker behind.
     Upstream(usize),
+    /// A client whose connection to the broker behind this is, while that asks it for more.
+    Asked(usize),
 }
 
 /// The inbox's waker.
@@ -41,7 +43,12 @@ pub(super) fn connection(id: ConnId) -> Token {
 
 /// The kind of the inbox and the socket for datagrams, which have one place each: these come after.
 pub(super) fn upstream(index: usize) -> Token {
-    Token((index + FIRST_UPSTREAM) << 2)
+    Token((2 * index + FIRST_UPSTREAM) << 2)
+}
+
+/// Every second place.
+pub(super) fn asked(index: usize) -> Token {
+    Token((2 * index + 1 + FIRST_UPSTREAM) << 2)
 }
 
 pub(super) fn subject(token: Token) -> Subject {
@@ -52,7 +59,8 @@ pub(super) fn subject(token: Token) -> Subject {
         3 => Subject::Connection(index),
         _ if token == INBOX => Subject::Inbox,
         _ if token == DATAGRAMS => Subject::Datagrams,
-        _ => Subject::Upstream(index - FIRST_UPSTREAM),
+        _ if index.is_multiple_of(2) => Subject::Upstream((index - FIRST_UPSTREAM) / 2),
+        _ => Subject::Asked((index - FIRST_UPSTREAM) / 2),
     }
 }
 
@@ -66,6 +74,7 @@ mod tests {
         assert_eq!(subject(DATAGRAMS), Subject::Datagrams);
         assert_eq!(subject(listener(3)), Subject::Listener(3));
         assert_eq!((subject(upstream(0)), subject(upstream(9))), (Subject::Upstream(0), Subject::Upstream(9)));
+        assert_eq!((subject(asked(0)), subject(asked(9))), (Subject::Asked(0), Subject::Asked(9)));
         assert_eq!(subject(handshake(70_000)), Subject::Handshake(70_000));
         assert_eq!(
             subject(connection(ConnId { index: u32::MAX >> 2, generation: 9 })),
