@@ -37,7 +37,12 @@ fn asks(access: &Access, name: &str, action: Action, topic: &str) -> bool {
 
 fn asks_as_client(access: &Access, name: &str, client_id: &str, action: Action, topic: &str) -> bool {
     let user = (!name.is_empty()).then(|| name.into());
-    access.allows(&Identity { user, peer: "peer".into(), listener: "mqtt", roles: None, claims: None }, client_id, action, topic)
+    access.allows(
+        &Identity { user, peer: "peer".into(), listener: "mqtt", roles: None, claims: None },
+        client_id,
+        action,
+        topic,
+    )
 }
 
 #[test]
@@ -275,7 +280,8 @@ fn roles_that_came_with_a_token_count_like_those_of_the_file() {
 fn at_sites(denied: Option<&str>) -> Access {
     let everybody = || AclSubject::Everyone;
     let rule = |effect, filter| AclRule::new(everybody(), effect, Actions::READWRITE, filter).unwrap();
-    let mut rules = vec![rule(AclEffect::Allow, "sites/%{claim.site}/%u/#"), rule(AclEffect::Allow, "lines/l-%{claim.org.line}/+")];
+    let mut rules =
+        vec![rule(AclEffect::Allow, "sites/%{claim.site}/%u/#"), rule(AclEffect::Allow, "lines/l-%{claim.org.line}/+")];
     rules.extend(denied.map(|filter| rule(AclEffect::Deny, filter)));
     Access::new(&Acl::new(rules).unwrap(), &Users::default())
 }
@@ -309,7 +315,9 @@ fn a_claim_is_never_a_wildcard_nor_two_levels_and_a_denying_rule_does_not_lose_b
     let (allowing, denying) = (at_sites(None), at_sites(Some("sites/+/ann/%{claim.site}/#")));
     for wild in ["+", "#", "a/b", "north/ann", "/", "", "no+rth", "../north", "$SYS"] {
         let who = with_claims(&[("site", wild), ("org.line", wild)]);
-        for topic in ["sites/north/ann/x", "sites/south/ann", "sites/a/b/ann/x", "sites//ann/x", "lines/l-7/x", "lines/l-/x"] {
+        for topic in
+            ["sites/north/ann/x", "sites/south/ann", "sites/a/b/ann/x", "sites//ann/x", "lines/l-7/x", "lines/l-/x"]
+        {
             assert!(!allowing.allows(&who, "c", Action::Publish, topic), "{wild:?} {topic}");
         }
         for filter in ["sites/+/ann/#", "sites/#/ann/#", "sites/a/b/ann/#", "#", "lines/l-+/x", "lines/l-#"] {
@@ -325,7 +333,9 @@ fn a_claim_is_never_a_wildcard_nor_two_levels_and_a_denying_rule_does_not_lose_b
 
 #[test]
 fn what_only_looks_like_a_claim_is_a_mistake_and_is_text_to_mosquitto() {
-    for wrong in ["a/%{site}", "a/%{claim.}", "a/%{claim.x", "a/%{user}", "a/%{claim.a{b}", "$%{claim.x}/y", "a/%{claim.a%u}"] {
+    for wrong in
+        ["a/%{site}", "a/%{claim.}", "a/%{claim.x", "a/%{user}", "a/%{claim.a{b}", "$%{claim.x}/y", "a/%{claim.a%u}"]
+    {
         let rule = AclRule::new(AclSubject::Everyone, AclEffect::Allow, Actions::READ, wrong);
         assert!(rule.is_err(), "{wrong}");
     }

@@ -157,8 +157,13 @@ mod tests {
     }
 
     fn parting(user: Option<&str>, lost: u64) -> Parting {
-        let identity =
-            Identity { user: user.map(Arc::from), peer: "127.0.0.1:5".into(), listener: "mqtt", roles: None, claims: None };
+        let identity = Identity {
+            user: user.map(Arc::from),
+            peer: "127.0.0.1:5".into(),
+            listener: "mqtt",
+            roles: None,
+            claims: None,
+        };
         let mut ledger = Ledger::default();
         (ledger.received, ledger.bytes_sent) = (7, 9);
         ledger.set_lost(Loss::Denied, lost);

@@ -76,7 +76,11 @@ fn who_says_all_and_waits_gets_every_answer() {
     for shards in [1, 2] {
         let broker = start_with(web(shards), Arc::new(SlowUser));
         let login = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
-        let text = [request("PUT /topics/a", login, "1"), request("GET /topics/a", login, ""), request("GET /topics/no", login, "")];
+        let text = [
+            request("PUT /topics/a", login, "1"),
+            request("GET /topics/a", login, ""),
+            request("GET /topics/no", login, ""),
+        ];
         for _ in 0..20 {
             let mut socket = said(&broker, HOME, &text.concat());
             socket.shutdown(Shutdown::Write).unwrap();

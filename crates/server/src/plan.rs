@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidegate_broker::Handle;
 use tidegate_broker::config::{Config, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
-use tidegate_broker::Handle;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings, Spool};

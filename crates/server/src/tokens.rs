@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_admin::{TokenOverview, TokenWish};
 use tidegate_auth::limits::{CLAIMS_MAX, KEY_SET_BYTES_MAX};
-use tidegate_auth::{claims_of, KeySet, RevokedTokens, TokenFault, TokenRules, TokenSource};
+use tidegate_auth::{KeySet, RevokedTokens, TokenFault, TokenRules, TokenSource, claims_of};
 use tidegate_broker::ExtraMetric;
 use tracing::{info, warn};
 

@@ -93,7 +93,9 @@ impl TokenRules {
     /// anything: it must not pass for missing where a rule denies.
     fn wanted(&self, claims: &Map<String, Value>) -> Option<Claims> {
         let value = |value: &Value| match value {
-            Value::String(text) if text.len() <= CLAIM_BYTES_MAX && !text.chars().any(char::is_control) => text.as_str().into(),
+            Value::String(text) if text.len() <= CLAIM_BYTES_MAX && !text.chars().any(char::is_control) => {
+                text.as_str().into()
+            }
             Value::Number(number) if number.is_u64() || number.is_i64() => number.to_string().into(),
             _ => Arc::from(""),
         };

@@ -119,6 +119,8 @@ impl Drain {
             match action {
                 BridgeAction::Open { .. } => self.bridge.handle_opened(BridgeSide::Remote, self.now),
                 BridgeAction::Attach => self.bridge.handle_opened(BridgeSide::Local, self.now),
+                // It registers here before it looks for the other one; once it stands it stays.
+                BridgeAction::Close if self.taken == 0 => (self.here, self.there) = (End::default(), End::default()),
                 BridgeAction::Close => panic!("it closes: {:?}", self.bridge.status(self.now)),
             }
         }

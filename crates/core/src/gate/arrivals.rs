@@ -150,7 +150,8 @@ impl ShardState {
         if is_let_in && self.is_known(client_id, identity) {
             return;
         }
-        let (from, rate) = (if is_let_in { parent_name(identity) } else { network_of(identity) }, self.settings.arrivals);
+        let (from, rate) =
+            (if is_let_in { parent_name(identity) } else { network_of(identity) }, self.settings.arrivals);
         self.arrivals.may_bring(from, &rate.new_clients, now);
     }
 

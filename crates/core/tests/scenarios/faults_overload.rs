@@ -120,7 +120,8 @@ fn f057_ever_new_names_are_counted_by_where_they_come_from() {
 
 #[test]
 fn f057_who_only_claims_to_be_a_user_spends_nothing_of_hers_and_pays_by_its_network() {
-    let arrivals = ArrivalRules { new_clients: Rate::new(1, SECOND, 100), paced: Rate::new(1_000_000, SECOND, 1_000_000) };
+    let arrivals =
+        ArrivalRules { new_clients: Rate::new(1, SECOND, 100), paced: Rate::new(1_000_000, SECOND, 1_000_000) };
     let mut net = Net::with(1, Settings { arrivals, ..Settings::default() }, Open);
     net.shards[0].set_level(Level::Strained);
     let ann = |peer: &str| Identity { user: Some("ann".into()), peer: peer.into(), ..Identity::default() };

@@ -114,7 +114,10 @@ impl BridgeTask {
                 let now = self.now();
                 match self.session.attach() {
                     Ok(stream) => {
-                        self.local = OpenEnd { halves: Some(split(Box::new(stream) as Box<dyn BridgeStream>)), is_unflushed: false };
+                        self.local = OpenEnd {
+                            halves: Some(split(Box::new(stream) as Box<dyn BridgeStream>)),
+                            is_unflushed: false,
+                        };
                         self.machine.handle_opened(BridgeSide::Local, now);
                     }
                     Err(error) => {

@@ -101,7 +101,8 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel();
         let counts = (Arc::clone(&begun), Arc::clone(&ended));
         let begin = move |mut stopped: watch::Receiver<bool>| {
-            let (number, ended, sender) = (counts.0.fetch_add(1, Ordering::SeqCst), Arc::clone(&counts.1), sender.clone());
+            let (number, ended, sender) =
+                (counts.0.fetch_add(1, Ordering::SeqCst), Arc::clone(&counts.1), sender.clone());
             Some(async move {
                 assert!(number > 0, "the first one fails");
                 let _ = sender.send(());

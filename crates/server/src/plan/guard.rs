@@ -64,11 +64,7 @@ fn tls(upstream: &UpstreamAddress, files: Option<&BridgeTls>) -> Result<Option<U
 }
 
 /// What needs a broker, and would do nothing at a guard; and an upstream that is the guard itself.
-fn pointless_beside_guard(
-    loaded: &Loaded,
-    upstream: &UpstreamAddress,
-    listeners: &[Listener],
-) -> Vec<ConfigProblem> {
+fn pointless_beside_guard(loaded: &Loaded, upstream: &UpstreamAddress, listeners: &[Listener]) -> Vec<ConfigProblem> {
     let origin = loaded.origin("guard.upstream");
     let problem = |message: String| ConfigProblem::of_key(origin, "guard.upstream", message);
     let mut problems = Vec::new();
