@@ -43,8 +43,13 @@ fn typical() -> Access {
 }
 
 fn ask(bencher: Bencher, access: &Access, user: Option<&str>, action: Action, topic: &str, expected: bool) {
-    let identity =
-        Identity { user: user.map(Into::into), peer: "127.0.0.1:50312".into(), listener: "mqtt", roles: None };
+    let identity = Identity {
+        user: user.map(Into::into),
+        peer: "127.0.0.1:50312".into(),
+        listener: "mqtt",
+        roles: None,
+        claims: None,
+    };
     assert_eq!(access.allows(&identity, "user77-1", action, topic), expected);
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
         let mut allowed = 0;

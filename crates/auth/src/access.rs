@@ -132,7 +132,7 @@ impl Policy for Access {
         }
         let user = identity.user.as_deref();
         let question = AccessQuestion {
-            who: RequesterNames { user, client: client_id },
+            who: RequesterNames { user, client: client_id, claims: identity.claims.as_deref().unwrap_or_default() },
             action,
             topic: Topic::new(topic),
             dialect: self.dialect,

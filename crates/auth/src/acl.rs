@@ -115,7 +115,8 @@ pub struct AclRule {
 }
 
 impl AclRule {
-    /// A rule for a topic filter in which `%u` stands for the user's name and `%c` for the client's identifier.
+    /// A rule for a topic filter in which `%u` stands for the user's name, `%c` for the client's identifier and
+    /// `%{claim.NAME}` for what a token says of its user.
     pub fn new(subject: AclSubject, effect: AclEffect, actions: Actions, filter: &str) -> Result<Self, FileFault> {
         let is_valid = match &subject {
             AclSubject::Everyone | AclSubject::Anonymous => true,
@@ -125,7 +126,7 @@ impl AclRule {
         if !is_valid {
             return Err(FileFault::NameInvalid);
         }
-        Ok(Self { subject, effect, actions, filter: Filter::parse(filter, Names::Substituted)? })
+        Ok(Self { subject, effect, actions, filter: Filter::parse(filter, Names::WithClaims)? })
     }
 
     /// Whom it concerns.

@@ -124,6 +124,13 @@ impl AuthorityMemory {
         }
     }
 
+    /// What is known of a client that has shown this, without asking; none if it would be asked.
+    pub fn recall(&self, print: &CredentialPrint, now: Duration) -> Option<AuthorityVerdict> {
+        let known = self.remembered(print, self.times.cache, now);
+        let is_left_alone = self.open_until.is_some_and(|until| now < until);
+        known.or_else(|| is_left_alone.then(|| self.without(print, now)))
+    }
+
     /// The verdict while the authority cannot be asked. Never a yes that it has not said.
     fn without(&self, print: &CredentialPrint, now: Duration) -> AuthorityVerdict {
         let age_max = self.times.hold.max(self.times.cache);

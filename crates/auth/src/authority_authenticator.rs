@@ -17,6 +17,9 @@ use crate::token::looks_like_token;
 pub trait Authority: fmt::Debug + Send + Sync {
     /// Who this is. Never a yes for want of an answer.
     fn judge(&self, credentials: &Credentials) -> AuthorityVerdict;
+
+    /// What it has said of late, if that still holds. Must not wait.
+    fn recall(&self, credentials: &Credentials) -> Option<AuthorityVerdict>;
 }
 
 /// Asks the authority about whoever nobody else knows.
@@ -40,6 +43,17 @@ impl AuthorityAuthenticator {
         authority: Arc<dyn Authority>,
     ) -> Self {
         Self { passwords, beside, has_tokens, authority }
+    }
+
+    /// Who that is here.
+    fn login_by(&self, verdict: AuthorityVerdict, credentials: &Credentials) -> Result<LoginGrant, LoginRefusal> {
+        let grant = verdict?;
+        // Who is in the file has a password there: nobody else makes somebody that user.
+        if !is_principal(&grant.user) || self.passwords.users().contains(&grant.user) {
+            return Err(LoginRefusal::NotAuthorized);
+        }
+        self.passwords.check_client_id(&credentials.client_id, Some(&grant.user))?;
+        Ok(LoginGrant { user: Some(grant.user), roles: Some(grant.roles), claims: None, valid_for: grant.valid_for })
     }
 
     /// Whether this is the authority's affair: a name and a password of somebody who is in no file.
@@ -70,13 +84,16 @@ impl Authenticator for AuthorityAuthenticator {
         if !self.is_elsewhere(credentials) {
             return self.beside.login(credentials);
         }
-        let grant = self.authority.judge(credentials)?;
-        // Who is in the file has a password there: nobody else makes somebody that user.
-        if !is_principal(&grant.user) || self.passwords.users().contains(&grant.user) {
-            return Err(LoginRefusal::NotAuthorized);
-        }
-        self.passwords.check_client_id(&credentials.client_id, Some(&grant.user))?;
-        Ok(LoginGrant { user: Some(grant.user), roles: Some(grant.roles), valid_for: grant.valid_for })
+        self.login_by(self.authority.judge(credentials), credentials)
+    }
+
+    fn recall(&self, credentials: &Credentials) -> Option<Result<LoginGrant, LoginRefusal>> {
+        let known = self.is_elsewhere(credentials).then(|| self.authority.recall(credentials)).flatten();
+        known.map(|verdict| self.login_by(verdict, credentials))
+    }
+
+    fn asks_elsewhere(&self, credentials: &Credentials) -> bool {
+        self.is_elsewhere(credentials)
     }
 
     fn admits(&self, user: Option<&str>, client_id: &str) -> bool {
@@ -109,6 +126,10 @@ mod tests {
             let name = self.0.or(credentials.user_name.as_deref()).unwrap_or_default();
             let grant = AuthorityGrant { user: name.into(), roles: ["sensor".into()].into(), valid_for: None };
             is_right.then_some(grant).ok_or(LoginRefusal::BadUserNameOrPassword)
+        }
+
+        fn recall(&self, credentials: &Credentials) -> Option<AuthorityVerdict> {
+            (credentials.client_id == "known").then(|| self.judge(credentials))
         }
     }
 
@@ -147,6 +168,17 @@ mod tests {
         assert_eq!(door(Some("ann")).login(&shown("bob", "sesame")), Err(LoginRefusal::NotAuthorized));
         assert_eq!(door(Some("a\nb")).login(&shown("bob", "sesame")), Err(LoginRefusal::NotAuthorized));
         assert!(door(Some("carl")).login(&shown("bob", "sesame")).is_ok());
+    }
+
+    #[test]
+    fn what_is_remembered_is_judged_as_an_answer_is() {
+        let known = |user, password| Credentials { client_id: "known".into(), ..shown(user, password) };
+        let door = |as_whom| door(as_whom);
+        assert!(door(None).recall(&shown("bob", "sesame")).is_none());
+        assert!(door(None).recall(&known("bob", "sesame")).is_some_and(|verdict| verdict.is_ok()));
+        assert_eq!(door(Some("ann")).recall(&known("bob", "sesame")), Some(Err(LoginRefusal::NotAuthorized)));
+        assert_eq!(door(None).recall(&known("ann", "secret")), None, "of the file");
+        assert!(door(None).asks_elsewhere(&shown("bob", "x")) && !door(None).asks_elsewhere(&shown("ann", "x")));
     }
 
     #[test]

@@ -1,24 +1,36 @@
-//! The filter of a rule: a topic filter whose levels may hold `%u` (user name) and `%c` (client id).
+//! The filter of a rule: a topic filter whose levels may hold `%u` (user name), `%c` (client id) and `%{claim.NAME}` (what a
+//! token says of its user).
 //!
 //! Three questions: does it match this topic, does it *cover* this filter (every topic of the other is one of its own),
 //! do the two *overlap* (some topic belongs to both)? Nothing is substituted into text: a name is compared with the topic
 //! where it stands, so it can never act as a wildcard or as two levels. A name with `+`, `#` or `/` (or an empty one) is
 //! of no use there: an allowing rule then does not match, and a denying one matches everything from that level on
-//! (CVE-2017-7650: such names passed by mosquitto's patterns).
+//! (CVE-2017-7650: such names passed by mosquitto's patterns). A claim that a token does not have is nobody's: a rule about it,
+//! allowing or denying, does not concern whoever shows that token.
 //!
 //! Topics that begin with `$` belong only to filters that say so literally: neither a wildcard nor a user named `$SYS`
 //! reaches them.
+
+use std::sync::Arc;
 
 use tidegate_wire_mqtt::{Limits, TopicFilter};
 
 use crate::acl::AclEffect;
 use crate::fault::FileFault;
+use crate::limits::NAME_BYTES_MAX;
 
-/// Whose names stand for `%u` and `%c`.
+/// Whose names stand for `%u`, `%c` and claims.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequesterNames<'a> {
     pub(crate) user: Option<&'a str>,
     pub(crate) client: &'a str,
+    pub(crate) claims: &'a [(Arc<str>, Arc<str>)],
+}
+
+impl<'a> RequesterNames<'a> {
+    fn claim(&self, name: &str) -> Option<&'a str> {
+        self.claims.iter().find(|(own, _)| **own == *name).map(|(_, value)| &**value)
+    }
 }
 
 /// A topic name with its first bytes in a register: most rules are told apart by them, without following a pointer.
@@ -40,9 +52,12 @@ impl<'a> Topic<'a> {
     }
 }
 
-/// Whether `%u` and `%c` in the text mean something.
+/// Whether `%u` and `%c` in the text mean something, and `%{claim.NAME}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
+    /// All of them.
+    WithClaims,
+    /// The first two, as for mosquitto.
     Substituted,
     Literal,
 }
@@ -78,6 +93,7 @@ enum FilterPiece {
     Text(Box<str>),
     User,
     Client,
+    Claim(Box<str>),
 }
 
 /// Most filters of real rules are one of the first three, and each of them is one comparison.
@@ -108,7 +124,8 @@ impl Filter {
         if checked.group().is_some() {
             return Err(FileFault::FilterShared);
         }
-        let levels: Box<[FilterLevel]> = text.split('/').map(|level| FilterLevel::parse(level, names)).collect();
+        let levels: Box<[FilterLevel]> =
+            text.split('/').map(|level| FilterLevel::parse(level, names)).collect::<Result<_, _>>()?;
         let plain_levels = levels.iter().take_while(|level| matches!(level, FilterLevel::Text(_))).count();
         let plain_bytes = text.split_inclusive('/').take(plain_levels).map(str::len).sum();
         let shape = match levels[plain_levels..] {
@@ -226,20 +243,20 @@ impl Filter {
 }
 
 impl FilterLevel {
-    fn parse(text: &str, names: Names) -> Self {
-        match text {
+    fn parse(text: &str, names: Names) -> Result<Self, FileFault> {
+        Ok(match text {
             "+" => Self::Any,
             "#" => Self::Rest,
             _ if names == Names::Literal => Self::Text(text.into()),
             _ => {
-                let pieces = pieces(text);
+                let pieces = pieces(text, names)?;
                 if pieces.iter().all(|piece| matches!(piece, FilterPiece::Text(_))) {
                     Self::Text(text.into())
                 } else {
                     Self::Pattern(pieces.into())
                 }
             }
-        }
+        })
     }
 
     #[inline]
@@ -258,6 +275,7 @@ impl FilterLevel {
             FilterPiece::Text(_) => false,
             FilterPiece::User => who.user.is_none_or(|name| !is_usable(name)),
             FilterPiece::Client => !is_usable(who.client),
+            FilterPiece::Claim(name) => who.claim(name).is_none_or(|value| !is_usable(value)),
         })
     }
 }
@@ -271,6 +289,10 @@ fn like(pieces: &[FilterPiece], text: &[u8], who: RequesterNames<'_>) -> LevelMa
             FilterPiece::User => match who.user {
                 Some(name) => name,
                 // Rules about a user's own topics, allowing or denying, do not concern those who are nobody.
+                None => return LevelMatch::Different,
+            },
+            FilterPiece::Claim(name) => match who.claim(name) {
+                Some(value) => value,
                 None => return LevelMatch::Different,
             },
         };
@@ -300,33 +322,55 @@ fn is_usable(name: &str) -> bool {
     !name.is_empty() && !name.bytes().any(|byte| matches!(byte, b'+' | b'#' | b'/'))
 }
 
-fn pieces(mut text: &str) -> Vec<FilterPiece> {
+fn pieces(mut text: &str, names: Names) -> Result<Vec<FilterPiece>, FileFault> {
     let mut pieces = Vec::new();
-    while let Some(at) = next_name(text) {
+    while let Some(at) = next_name(text, names) {
         if at > 0 {
             pieces.push(FilterPiece::Text(text[..at].into()));
         }
-        pieces.push(if text[at..].starts_with("%u") { FilterPiece::User } else { FilterPiece::Client });
-        text = &text[at + 2..];
+        text = &text[at..];
+        let (piece, length) = if text.starts_with("%u") {
+            (FilterPiece::User, 2)
+        } else if text.starts_with("%c") {
+            (FilterPiece::Client, 2)
+        } else {
+            let name = claim_name(text).ok_or(FileFault::FilterInvalid(CLAIM_WANTED))?;
+            (FilterPiece::Claim(name.into()), CLAIM.len() + name.len() + 1)
+        };
+        pieces.push(piece);
+        text = &text[length..];
     }
     if !text.is_empty() || pieces.is_empty() {
         pieces.push(FilterPiece::Text(text.into()));
     }
-    pieces
+    Ok(pieces)
 }
 
-/// Where the first `%u` or `%c` stands. Any other `%` is text.
-fn next_name(text: &str) -> Option<usize> {
-    match (text.find("%u"), text.find("%c")) {
-        (Some(user), Some(client)) => Some(user.min(client)),
-        (user, client) => user.or(client),
-    }
+const CLAIM: &str = "%{claim.";
+const CLAIM_WANTED: &str = "\"%{\" begins a claim of a token, as in %{claim.site}";
+
+/// The name in a `%{claim.NAME}` that begins this text.
+fn claim_name(text: &str) -> Option<&str> {
+    let (name, _) = text.strip_prefix(CLAIM)?.split_once('}')?;
+    let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(['+', '#', '/', '{', '%']);
+    is_name.then_some(name)
+}
+
+/// The claims that a rule's filter speaks of.
+pub fn claims_of(filter: &str) -> impl Iterator<Item = &str> {
+    filter.match_indices(CLAIM).filter_map(|(at, _)| claim_name(&filter[at..]))
+}
+
+/// Where the first name stands. Any other `%` is text.
+fn next_name(text: &str, names: Names) -> Option<usize> {
+    let claim = text.find("%{").filter(|_| names == Names::WithClaims);
+    [text.find("%u"), text.find("%c"), claim].into_iter().flatten().min()
 }
 
 /// Whether every topic matched by `requested` is also matched by `rule`: what a subscription needs to be allowed. Both
 /// are plain topic filters, without names and without `$share`; anything else is covered by nothing and covers nothing.
 pub fn covers(rule: &str, requested: &str) -> bool {
-    let nobody = RequesterNames { user: None, client: "" };
+    let nobody = RequesterNames { user: None, client: "", claims: &[] };
     Filter::parse(requested, Names::Literal).is_ok()
         && Filter::parse(rule, Names::Literal).is_ok_and(|rule| rule.covers(requested, nobody, AclEffect::Allow))
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const NOBODY: RequesterNames<'_> = RequesterNames { user: None, client: "client" };
+const NOBODY: RequesterNames<'_> = RequesterNames { user: None, client: "client", claims: &[] };
 
 fn filter(text: &str) -> Filter {
     Filter::parse(text, Names::Substituted).unwrap()
@@ -95,7 +95,7 @@ proptest! {
     /// Where a name can be used, comparing it in place is the same as writing it into the filter.
     #[test]
     fn a_usable_name_acts_as_its_text(user in "[ab]{1,2}", client in "[ab$]{1,2}", topic in "[ab$]{1,3}(/[ab$]{0,3}){0,2}") {
-        let who = RequesterNames { user: Some(&user), client: &client };
+        let who = RequesterNames { user: Some(&user), client: &client, claims: &[] };
         for pattern in ["x/%u", "a/%u/#", "+/%u", "b/%c%u/+", "a/a%u", "%c%c", "%u/b", "a/%%u", "%x/%u"] {
             let text = pattern.replace("%u", &user).replace("%c", &client);
             // Names do not reach `$` topics, texts do.
@@ -107,7 +107,7 @@ proptest! {
     /// Whatever the name, an allowing rule reaches nothing outside the literal reading of itself.
     #[test]
     fn f075_no_name_widens_a_rule(user in "[ab+#/$%uc]{0,4}", topic in "[ab+#/$]{1,6}") {
-        let who = RequesterNames { user: Some(&user), client: &user };
+        let who = RequesterNames { user: Some(&user), client: &user, claims: &[] };
         for pattern in ["a/%u", "a/%c/#", "%u/a"] {
             if filter(pattern).matches(Topic::new(&topic), who, AclEffect::Allow) {
                 let literal = pattern.replace("%u", &user).replace("%c", &user);
@@ -122,7 +122,7 @@ proptest! {
 #[test]
 fn f075_names_with_wildcards_or_slashes_allow_nothing() {
     for name in ["#", "+", "a/b", "/", "", "x+", "x#"] {
-        let who = RequesterNames { user: Some(name), client: name };
+        let who = RequesterNames { user: Some(name), client: name, claims: &[] };
         for pattern in ["home/%u", "home/%u/#", "home/%c", "home/x%c/+"] {
             for topic in ["home", "home/", "home/a", "home/a/b", "home/#", "home/+", "home/x/a"] {
                 assert!(!filter(pattern).matches(Topic::new(topic), who, AclEffect::Allow), "{pattern} {topic} {name}");
@@ -134,7 +134,7 @@ fn f075_names_with_wildcards_or_slashes_allow_nothing() {
 
 #[test]
 fn f075_names_with_wildcards_do_not_escape_a_denial() {
-    let who = RequesterNames { user: Some("a/b"), client: "c" };
+    let who = RequesterNames { user: Some("a/b"), client: "c", claims: &[] };
     assert!(filter("home/%u").matches(Topic::new("home/a/b"), who, AclEffect::Deny));
     assert!(filter("home/%u").covers("home/a/b", who, AclEffect::Deny));
     assert!(!filter("home/%u").matches(Topic::new("garden/a/b"), who, AclEffect::Deny));
@@ -142,7 +142,7 @@ fn f075_names_with_wildcards_do_not_escape_a_denial() {
 
 #[test]
 fn f076_no_name_and_no_wildcard_reaches_dollar_topics() {
-    let who = RequesterNames { user: Some("$SYS"), client: "$SYS" };
+    let who = RequesterNames { user: Some("$SYS"), client: "$SYS", claims: &[] };
     for pattern in ["%u/#", "%c/#", "+/#", "#"] {
         assert!(!filter(pattern).matches(Topic::new("$SYS/broker/uptime"), who, AclEffect::Allow), "{pattern}");
         assert!(!filter(pattern).covers("$SYS/#", who, AclEffect::Allow), "{pattern}");

@@ -25,7 +25,7 @@ pub use authority::{
 };
 pub use authority_authenticator::{Authority, AuthorityAuthenticator};
 pub use fault::{FileError, FileFault};
-pub use filter::covers;
+pub use filter::{claims_of, covers};
 pub use graphs::{GraphAccess, GraphRule};
 pub use text::read;
 pub use token::{KeyFault, KeySet, MakeFault, RevokedFull, RevokedTokens, TokenFault, TokenGrant, TokenRules};

@@ -18,6 +18,12 @@ pub const NAME_BYTES_MAX: usize = 256;
 /// Roles of one user.
 pub const ROLES_MAX: usize = 32;
 
+/// Claims of tokens that rules may speak of.
+pub const CLAIMS_MAX: usize = 32;
+
+/// Bytes of the value of one: a level of a topic is compared with it.
+pub const CLAIM_BYTES_MAX: usize = 256;
+
 /// Rules of one access list.
 pub const RULES_MAX: usize = 100_000;
 

@@ -59,7 +59,7 @@ impl TokenAuthenticator {
         })?;
         self.passwords.check_client_id(&credentials.client_id, Some(&grant.user))?;
         let valid_for = Some(Duration::from_secs(grant.seconds_left));
-        Ok(LoginGrant { user: Some(grant.user), roles: Some(grant.roles), valid_for })
+        Ok(LoginGrant { user: Some(grant.user), roles: Some(grant.roles), claims: grant.claims, valid_for })
     }
 }
 

@@ -37,7 +37,12 @@ fn asks(access: &Access, name: &str, action: Action, topic: &str) -> bool {
 
 fn asks_as_client(access: &Access, name: &str, client_id: &str, action: Action, topic: &str) -> bool {
     let user = (!name.is_empty()).then(|| name.into());
-    access.allows(&Identity { user, peer: "peer".into(), listener: "mqtt", roles: None }, client_id, action, topic)
+    access.allows(
+        &Identity { user, peer: "peer".into(), listener: "mqtt", roles: None, claims: None },
+        client_id,
+        action,
+        topic,
+    )
 }
 
 #[test]
@@ -269,4 +274,73 @@ fn roles_that_came_with_a_token_count_like_those_of_the_file() {
     let may = |roles: &[&str], topic| access.allows(&with(roles), "c", Action::Publish, topic);
     assert!(may(&["other", "sensor"], "in/ann/x") && !may(&["sensor"], "in/bob/x"));
     assert!(!may(&["other"], "in/ann/x") && !may(&[], "in/ann/x"));
+}
+
+/// Rules about what a token says: ann at her site.
+fn at_sites(denied: Option<&str>) -> Access {
+    let everybody = || AclSubject::Everyone;
+    let rule = |effect, filter| AclRule::new(everybody(), effect, Actions::READWRITE, filter).unwrap();
+    let mut rules =
+        vec![rule(AclEffect::Allow, "sites/%{claim.site}/%u/#"), rule(AclEffect::Allow, "lines/l-%{claim.org.line}/+")];
+    rules.extend(denied.map(|filter| rule(AclEffect::Deny, filter)));
+    Access::new(&Acl::new(rules).unwrap(), &Users::default())
+}
+
+fn with_claims(claims: &[(&str, &str)]) -> Identity {
+    let claims = claims.iter().map(|(name, value)| (Arc::from(*name), Arc::from(*value))).collect();
+    Identity { user: Some("ann".into()), roles: Some(Arc::default()), claims: Some(claims), ..Identity::default() }
+}
+
+#[test]
+fn claims_of_a_token_stand_where_rules_name_them() {
+    let access = at_sites(None);
+    let may = |claims: &[(&str, &str)], action, topic| access.allows(&with_claims(claims), "c", action, topic);
+    let north = [("site", "north"), ("org.line", "7")];
+    assert!(may(&north, Action::Publish, "sites/north/ann/x") && may(&north, Action::Publish, "lines/l-7/x"));
+    assert!(may(&north, Action::Subscribe, "sites/north/ann/#"));
+    for topic in ["sites/south/ann/x", "sites/north/bob/x", "sites/north", "lines/l-77/x", "lines/l-/x", "lines/7/x"] {
+        assert!(!may(&north, Action::Publish, topic), "{topic}");
+    }
+    for filter in ["sites/+/ann/#", "sites/#", "#", "sites/north/#", "lines/+/x", "lines/l-7/#"] {
+        assert!(!may(&north, Action::Subscribe, filter), "{filter}");
+    }
+    // Who has no such claim, and who came with no token at all.
+    assert!(!may(&[], Action::Publish, "sites/north/ann/x") && !may(&[], Action::Publish, "sites//ann/x"));
+    let ann = Identity { user: Some("ann".into()), ..Identity::default() };
+    assert!(!access.allows(&ann, "c", Action::Publish, "sites/north/ann/x"));
+}
+
+#[test]
+fn a_claim_is_never_a_wildcard_nor_two_levels_and_a_denying_rule_does_not_lose_by_it() {
+    let (allowing, denying) = (at_sites(None), at_sites(Some("sites/+/ann/%{claim.site}/#")));
+    for wild in ["+", "#", "a/b", "north/ann", "/", "", "no+rth", "../north", "$SYS"] {
+        let who = with_claims(&[("site", wild), ("org.line", wild)]);
+        for topic in
+            ["sites/north/ann/x", "sites/south/ann", "sites/a/b/ann/x", "sites//ann/x", "lines/l-7/x", "lines/l-/x"]
+        {
+            assert!(!allowing.allows(&who, "c", Action::Publish, topic), "{wild:?} {topic}");
+        }
+        for filter in ["sites/+/ann/#", "sites/#/ann/#", "sites/a/b/ann/#", "#", "lines/l-+/x", "lines/l-#"] {
+            assert!(!allowing.allows(&who, "c", Action::Subscribe, filter), "{wild:?} {filter}");
+        }
+    }
+    // A value that cannot be compared is denied everything from there on; a missing one is nobody's.
+    let north = [("site", "north")];
+    assert!(denying.allows(&with_claims(&north), "c", Action::Publish, "sites/north/ann/x"));
+    assert!(!denying.allows(&with_claims(&north), "c", Action::Publish, "sites/north/ann/north/x"));
+    assert!(!denying.allows(&with_claims(&[("site", "a/b")]), "c", Action::Publish, "sites/a/ann/x"));
+}
+
+#[test]
+fn what_only_looks_like_a_claim_is_a_mistake_and_is_text_to_mosquitto() {
+    for wrong in
+        ["a/%{site}", "a/%{claim.}", "a/%{claim.x", "a/%{user}", "a/%{claim.a{b}", "$%{claim.x}/y", "a/%{claim.a%u}"]
+    {
+        let rule = AclRule::new(AclSubject::Everyone, AclEffect::Allow, Actions::READ, wrong);
+        assert!(rule.is_err(), "{wrong}");
+    }
+    let acl = Acl::parse_mosquitto("pattern read a/%{claim.x}\n").unwrap();
+    let access = Access::new(&acl, &Users::default());
+    assert!(access.allows(&with_claims(&[("x", "b")]), "c", Action::Receive, "a/%{claim.x}"));
+    assert!(!access.allows(&with_claims(&[("x", "b")]), "c", Action::Receive, "a/b"));
 }

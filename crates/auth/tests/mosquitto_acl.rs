@@ -35,7 +35,12 @@ fn access(text: &str) -> Access {
 
 fn asks(access: &Access, name: &str, action: Action, topic: &str) -> bool {
     let user = (!name.is_empty()).then(|| name.into());
-    access.allows(&Identity { user, peer: "peer".into(), listener: "mqtt", roles: None }, "client", action, topic)
+    access.allows(
+        &Identity { user, peer: "peer".into(), listener: "mqtt", roles: None, claims: None },
+        "client",
+        action,
+        topic,
+    )
 }
 
 fn faults(text: &str) -> Vec<(usize, FileFault)> {

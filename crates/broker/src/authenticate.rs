@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::access::Identity;
+use tidegate_core::access::{Claims, Identity};
 
 /// What a client shows.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,8 @@ pub struct LoginGrant {
     pub user: Option<Arc<str>>,
     /// Roles that came with what was shown; none where they are the broker's affair.
     pub roles: Option<Arc<[Arc<str>]>>,
+    /// What else it says of somebody that rules of access speak of.
+    pub claims: Option<Claims>,
     /// How long what was shown is valid; none: until somebody says otherwise.
     pub valid_for: Option<Duration>,
 }
@@ -69,6 +71,18 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
     /// The same, with what else is known of whoever is let in. This is what clients are asked.
     fn login(&self, credentials: &Credentials) -> Result<LoginGrant, LoginRefusal> {
         self.authenticate(credentials).map(LoginGrant::of_user)
+    }
+
+    /// What is known of these without asking anybody: an answer that is remembered. Fast.
+    fn recall(&self, credentials: &Credentials) -> Option<Result<LoginGrant, LoginRefusal>> {
+        let _ = credentials;
+        None
+    }
+
+    /// Whether somebody elsewhere is asked, who may take as long as it likes: not on the threads that hash passwords.
+    fn asks_elsewhere(&self, credentials: &Credentials) -> bool {
+        let _ = credentials;
+        false
     }
 
     /// Whether somebody could find them by trying: then who has tried too often waits. Not so with what is signed.

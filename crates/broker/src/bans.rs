@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_core::access::{lasting_name, name_by_address};
 
 use crate::limits::BANS_MAX;
 
@@ -35,8 +36,13 @@ impl Banned {
     /// The one way to write it.
     pub(crate) fn normal(self) -> Self {
         match self {
+            // A port is another one with the next connection.
+            Self::Client(client) => Self::Client(lasting_name(&client).to_owned()),
+            Self::ClientOf(client, user) => Self::ClientOf(lasting_name(&client).to_owned(), user),
             Self::Network(ip, bits) => Self::Network(masked(ip.to_canonical(), bits), bits),
-            Self::ClientAt(client, ip, bits) => Self::ClientAt(client, masked(ip.to_canonical(), bits), bits),
+            Self::ClientAt(client, ip, bits) => {
+                Self::ClientAt(lasting_name(&client).to_owned(), masked(ip.to_canonical(), bits), bits)
+            }
             other => other,
         }
     }
@@ -44,12 +50,14 @@ impl Banned {
     /// Whether somebody with this client identifier and user, from this address, is meant.
     pub fn concerns(&self, client_id: &str, user: Option<&str>, ip: IpAddr) -> bool {
         let is_near = |net: &IpAddr, bits: u8| masked(ip.to_canonical(), bits) == *net;
+        let by_address = name_by_address(client_id, ip);
+        let is_it = |name: &String| name == lasting_name(client_id) || Some(name) == by_address.as_ref();
         match self {
-            Self::Client(client) => client == client_id,
+            Self::Client(client) => is_it(client),
             Self::User(banned) => user == Some(banned),
             Self::Network(net, bits) => is_near(net, *bits),
-            Self::ClientAt(client, net, bits) => client == client_id && is_near(net, *bits),
-            Self::ClientOf(client, banned) => client == client_id && user == Some(banned),
+            Self::ClientAt(client, net, bits) => is_it(client) && is_near(net, *bits),
+            Self::ClientOf(client, banned) => is_it(client) && user == Some(banned),
         }
     }
 }
@@ -121,16 +129,18 @@ impl Bans {
             return None;
         }
         let ip = ip.to_canonical();
-        let named = [
-            Some(Banned::Client(client_id.to_owned())),
-            user.map(|user| Banned::User(user.to_owned())),
-            user.map(|user| Banned::ClientOf(client_id.to_owned(), user.to_owned())),
-        ];
+        let names = [Some(lasting_name(client_id).to_owned()), name_by_address(client_id, ip)];
+        let named = names.iter().flatten().flat_map(|name| {
+            let of_user = user.map(|user| Banned::ClientOf(name.clone(), user.to_owned()));
+            [Some(Banned::Client(name.clone())), of_user]
+        });
+        let of_user = user.map(|user| Banned::User(user.to_owned()));
         let near = self.sizes.keys().flat_map(|bits| {
             let net = masked(ip, *bits);
-            [Banned::Network(net, *bits), Banned::ClientAt(client_id.to_owned(), net, *bits)]
+            let clients = names.iter().flatten().map(move |name| Banned::ClientAt(name.clone(), net, *bits));
+            clients.chain([Banned::Network(net, *bits)])
         });
-        let ends = named.into_iter().flatten().chain(near).filter_map(|whom| self.by_whom.get(&whom));
+        let ends = named.flatten().chain(of_user).chain(near).filter_map(|whom| self.by_whom.get(&whom));
         ends.map(|(until, _)| until.since(now)).max().filter(|left| !left.is_zero())
     }
 
@@ -177,6 +187,22 @@ pub(crate) fn masked(ip: IpAddr, bits: u8) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ban_by_an_address_of_http_holds_over_connections_and_for_streams() {
+        let (mut bans, now) = (Bans::default(), Timestamp::ZERO);
+        let (here, there) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        bans.add(Banned::Client("$http/10.0.0.1:5000".into()), Duration::from_secs(60), "a test", now);
+        for id in ["$http/10.0.0.1:5000", "$http/10.0.0.1:6000", "$http/t0123"] {
+            assert!(bans.find(id, None, here, now).is_some(), "{id}");
+            assert!(bans.list(now)[0].whom.concerns(id, Some("ann"), here), "{id}");
+        }
+        for (id, ip) in [("$http/10.0.0.2:5000", there), ("$http/t0123", there), ("lamp", here)] {
+            assert!(bans.find(id, None, ip, now).is_none(), "{id}");
+        }
+        assert!(bans.remove(Banned::Client("$http/10.0.0.1:7000".into())));
+        assert!(bans.find("$http/10.0.0.1:5000", None, here, now).is_none());
+    }
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -139,7 +139,7 @@ impl Departed {
             ledger.bytes_sent,
         ] = line.counts;
         losses.for_each(|(loss, lost)| ledger.set_lost(loss, lost));
-        let identity = Identity { user, peer, listener: line.listener, roles: None };
+        let identity = Identity { user, peer, listener: line.listener, roles: None, claims: None };
         let (protocol, since, at) = (line.protocol, line.since, line.at);
         Closed { number, client_id, why, parting: Box::new(Parting { identity, protocol, since, at, ledger }) }
     }
@@ -157,8 +157,13 @@ mod tests {
     }
 
     fn parting(user: Option<&str>, lost: u64) -> Parting {
-        let identity =
-            Identity { user: user.map(Arc::from), peer: "127.0.0.1:5".into(), listener: "mqtt", roles: None };
+        let identity = Identity {
+            user: user.map(Arc::from),
+            peer: "127.0.0.1:5".into(),
+            listener: "mqtt",
+            roles: None,
+            claims: None,
+        };
         let mut ledger = Ledger::default();
         (ledger.received, ledger.bytes_sent) = (7, 9);
         ledger.set_lost(Loss::Denied, lost);

@@ -1,11 +1,14 @@
 //! The broker behind a guard, as all threads see it: where it is, whether it answers, and what was counted.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 use tidegate_guard::Origins;
 use tracing::{info, warn};
 
@@ -14,12 +17,23 @@ use crate::extra_metrics::ExtraMetric;
 use crate::inbox::lock;
 
 /// What a guard needs to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct GuardConfig {
     /// Host and port of the broker behind.
     pub upstream: String,
+    /// TLS to it, if it wants that.
+    pub tls: Option<UpstreamTls>,
     /// How long it may take to accept a connection and to answer a CONNECT.
     pub timeout: Duration,
+}
+
+/// TLS to the broker behind.
+#[derive(Clone, Debug)]
+pub struct UpstreamTls {
+    /// Whom to trust, and what to show.
+    pub config: Arc<ClientConfig>,
+    /// The name that its certificate must have.
+    pub name: ServerName<'static>,
 }
 
 /// How the broker behind is, for people.
@@ -61,6 +75,7 @@ pub(crate) struct GuardCounts {
     pub(crate) silent: AtomicU64,
     pub(crate) garbage: AtomicU64,
     pub(crate) lost: AtomicU64,
+    pub(crate) tls: AtomicU64,
     pub(crate) pings: AtomicU64,
 }
 
@@ -120,6 +135,12 @@ impl Upstream {
         let addresses = Arc::clone(&lock(&self.addresses));
         let turn = self.turn.load(Ordering::Relaxed);
         addresses.get(turn.checked_rem(addresses.len())?).copied()
+    }
+
+    /// TLS for one connection to it; none if it wants none.
+    pub(crate) fn tls_session(&self) -> io::Result<Option<ClientConnection>> {
+        let session = |tls: &UpstreamTls| ClientConnection::new(Arc::clone(&tls.config), tls.name.clone());
+        self.config.tls.as_ref().map(session).transpose().map_err(io::Error::other)
     }
 
     /// It cannot be used, for this reason; said once in the log until it can again.
@@ -201,6 +222,7 @@ impl Upstream {
             failed("silent", &counts.silent),
             failed("garbage", &counts.garbage),
             failed("lost", &counts.lost),
+            failed("tls", &counts.tls),
             number(
                 "guard_pings",
                 "Signs of life sent in the place of clients that were not read.",

@@ -278,6 +278,11 @@ impl Handshake {
         self.peer.ip()
     }
 
+    /// Whether it speaks HTTP.
+    pub(crate) fn is_request(&self) -> bool {
+        matches!(&self.stage, HandshakeStage::Checking(checking) if checking.http.is_some())
+    }
+
     /// Whether it is one of the broker's own bridges.
     pub(crate) fn is_inside(&self) -> bool {
         self.listener.as_ref().is_some_and(|listener| listener.is_inside)
@@ -321,8 +326,8 @@ impl Handshake {
         let HandshakeStage::Checking(Checking { connect, client_id, http, amqp, .. }) = self.stage else { return None };
         let amqp = amqp.and_then(|visit| visit.hello);
         let (link, peer, listener, permit) = (self.link, self.peer, self.listener?, self.permit);
-        let LoginGrant { user, roles, valid_for } = grant;
-        let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name(), roles };
+        let LoginGrant { user, roles, claims, valid_for } = grant;
+        let identity = Identity { user, peer: peer.to_string().into(), listener: listener.name(), roles, claims };
         let mut connect_bytes = self.input;
         let rest = connect_bytes.split_off(connect);
         let connect = connect_bytes;

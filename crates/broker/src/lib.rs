@@ -81,7 +81,7 @@ use clock::Clock;
 use config::{Config, ListenerKind};
 pub use event_log::in_words as why_in_words;
 pub use extra_metrics::{ExtraMetric, Source};
-pub use guard::{AskedBehind, GuardConfig, GuardReport};
+pub use guard::{AskedBehind, GuardConfig, GuardReport, UpstreamTls};
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
 use limits::{SHARDS_AUTO_MAX, SHARDS_MAX};
@@ -180,7 +180,7 @@ impl Broker {
             inbox::lock(&shared.limits).put(setting, &whom, Some(rate));
         }
 
-        let passwords = password::start(config.password_threads, &shared.questions, &shared.inboxes)?;
+        let passwords = password::start("password", config.password_threads, &shared.questions, &shared.inboxes)?;
         let mut broker = Self { shared, listeners, threads: Vec::new(), passwords, opening };
         for (index, ((poll, shard), first)) in polls.into_iter().zip(made).zip(first).enumerate() {
             let (shared, rules) = (Arc::clone(&broker.shared), rules.clone());
@@ -321,7 +321,7 @@ impl Drop for Broker {
         if let Some(store) = &self.shared.store {
             store.close();
         }
-        self.shared.questions.close();
+        self.shared.close_questions();
         for thread in self.passwords.drain(..) {
             let _ = thread.join();
         }

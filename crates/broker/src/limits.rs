@@ -85,6 +85,9 @@ pub(crate) const PASSWORD_TIME: Duration = Duration::from_millis(140);
 /// How long a client that has said hello is kept waiting for its turn at a password thread, beyond the time for its
 /// handshake. Client libraries give up after half a minute or later.
 pub(crate) const PASSWORD_PATIENCE: Duration = Duration::from_secs(20);
+/// Threads that ask somebody elsewhere who may come in: they only wait, and so many wait at once. There are none before the first
+/// is needed.
+pub(crate) const ELSEWHERE_THREADS: usize = 8;
 
 /// How long a socket is still read (and the bytes thrown away) after the last word was written to it. Closing earlier
 /// would make the kernel send a reset if anything arrives, and a reset destroys that last word on its way.
@@ -201,6 +204,10 @@ pub(crate) const DOWN_TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub(crate) const DOWN_LOOK_BYTES: usize = 256;
 /// The largest packet of MQTT (section 2.1.4): what the broker behind sends is not smaller for a guard.
 pub(crate) const UPSTREAM_PACKET_MAX: usize = 268_435_460;
+/// Steps of one authentication (AUTH of MQTT 5) that pass a guard; methods in use have two or three.
+pub(crate) const AUTH_STEPS_MAX: u32 = 16;
+/// What a step of a TLS handshake with the broker behind counts for, in bytes of a turn: it costs a tenth of a millisecond.
+pub(crate) const UPSTREAM_SHAKE_BYTES: usize = 128 * 1024;
 /// How long the broker behind may take to say that it is still there, when it has closed a connection without a word.
 pub(crate) const UPSTREAM_ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection that asks this must last: a process that is killed closes its connections before its door, and takes

@@ -8,7 +8,7 @@ use std::net::Shutdown;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use rustls::ServerConnection;
+use rustls::{ConnectionCommon, ServerConnection};
 
 use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX, UNSENT_MAX, UNSENT_MIN, UNSENT_OF_THE_SLOW};
 use crate::permit::SocketPlaces;
@@ -141,14 +141,14 @@ impl SocketLink {
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         match &mut self.transport {
             Transport::Plain => receive_from(&mut self.stream, buffer),
-            Transport::Tls(session) => receive_tls(session, &mut self.stream, buffer, &mut self.has_shaken),
+            Transport::Tls(session) => receive_tls(&mut *session, &mut self.stream, buffer, &mut self.has_shaken),
             Transport::Ws(web_socket) => {
                 let received = receive_from(&mut self.stream, buffer)?;
                 unwrap_frames(web_socket, received, buffer)
             }
             Transport::Wss(both) => {
                 let (session, web_socket) = &mut **both;
-                let received = receive_tls(session, &mut self.stream, buffer, &mut self.has_shaken)?;
+                let received = receive_tls(&mut *session, &mut self.stream, buffer, &mut self.has_shaken)?;
                 unwrap_frames(web_socket, received, buffer)
             }
         }
@@ -256,7 +256,7 @@ impl SocketLink {
 
 /// One read.
 #[inline]
-fn receive_from(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<Received> {
+pub(crate) fn receive_from(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<Received> {
     loop {
         return match source.read(buffer) {
             Ok(0) => Ok(Received { bytes: 0, source: SourceState::Ended }),
@@ -272,8 +272,8 @@ fn receive_from(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<Receive
 }
 
 /// Fills the buffer as far as the socket allows, in a bounded number of steps.
-fn receive_tls(
-    session: &mut ServerConnection,
+pub(crate) fn receive_tls<Side>(
+    session: &mut ConnectionCommon<Side>,
     stream: &mut TcpStream,
     buffer: &mut [u8],
     has_shaken: &mut bool,
@@ -321,7 +321,7 @@ fn unwrap_frames(web_socket: &mut WebSocket, received: Received, buffer: &mut [u
 
 /// Writes until all is taken or the socket is full.
 #[inline]
-fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<SentBytes> {
+pub(crate) fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<SentBytes> {
     let total = slices[0].len() + slices[1].len();
     let mut taken = 0;
     while taken < total {
@@ -344,7 +344,7 @@ fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<SentBytes> {
 }
 
 /// Writes what TLS has ready. True: the socket is full.
-fn flush(session: &mut ServerConnection, stream: &mut TcpStream) -> io::Result<bool> {
+pub(crate) fn flush<Side>(session: &mut ConnectionCommon<Side>, stream: &mut TcpStream) -> io::Result<bool> {
     while session.wants_write() {
         match session.write_tls(stream) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -358,12 +358,12 @@ fn flush(session: &mut ServerConnection, stream: &mut TcpStream) -> io::Result<b
 }
 
 /// A TLS session over its socket, as something to write to.
-struct Encrypted<'a> {
-    session: &'a mut ServerConnection,
-    stream: &'a mut TcpStream,
+pub(crate) struct Encrypted<'a, Side> {
+    pub(crate) session: &'a mut ConnectionCommon<Side>,
+    pub(crate) stream: &'a mut TcpStream,
 }
 
-impl Write for Encrypted<'_> {
+impl<Side> Write for Encrypted<'_, Side> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }

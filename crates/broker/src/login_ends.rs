@@ -1,9 +1,10 @@
 //! When logins end: connections that came with a token, soonest first. Pure: time is an argument.
 //!
-//! Who has left before leaves its entry behind until that is due, or until there are too many of those.
+//! Who has left before leaves its entry behind until that is due, or until there are too many of those. A stream that goes on with
+//! another login ends with that one: its last word counts.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use tidegate_control::Timestamp;
 use tidegate_core::ConnId;
@@ -12,29 +13,45 @@ use crate::limits::STALE_DEADLINES_MAX;
 
 /// The ends of one thread's connections.
 #[derive(Debug, Default)]
-pub(crate) struct LoginEnds(BinaryHeap<Reverse<(Timestamp, ConnId)>>);
+pub(crate) struct LoginEnds {
+    ends: BinaryHeap<Reverse<(Timestamp, ConnId)>>,
+    /// The end that counts.
+    last: BTreeMap<ConnId, Timestamp>,
+}
 
 impl LoginEnds {
     /// This connection ends then. `is_here` says of others whether they are still there.
     pub(crate) fn push(&mut self, at: Timestamp, conn: ConnId, is_here: impl Fn(ConnId) -> bool) {
-        if self.0.len() >= STALE_DEADLINES_MAX && self.0.len() == self.0.capacity() {
+        if self.ends.len() >= STALE_DEADLINES_MAX && self.ends.len() == self.ends.capacity() {
             // Before it would grow: what is left fills half of the room at most, or the room is needed.
-            self.0.retain(|Reverse((_, conn))| is_here(*conn));
+            self.last.retain(|conn, _| is_here(*conn));
+            let last = &self.last;
+            self.ends.retain(|Reverse((at, conn))| last.get(conn) == Some(at));
         }
-        self.0.push(Reverse((at, conn)));
+        self.last.insert(conn, at);
+        self.ends.push(Reverse((at, conn)));
+    }
+
+    /// This connection has no end any more.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.last.remove(&conn);
     }
 
     /// When the next one is due, gone or not.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        self.0.peek().map(|Reverse((at, _))| *at)
+        self.ends.peek().map(|Reverse((at, _))| *at)
     }
 
     /// One whose time has come.
     pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<ConnId> {
-        if self.next()? > now {
-            return None;
+        while self.next()? <= now {
+            let Reverse((at, conn)) = self.ends.pop()?;
+            if self.last.get(&conn) == Some(&at) {
+                self.last.remove(&conn);
+                return Some(conn);
+            }
         }
-        self.0.pop().map(|Reverse((_, conn))| conn)
+        None
     }
 }
 
@@ -67,6 +84,19 @@ mod tests {
         for index in 0..20 * STALE_DEADLINES_MAX as u32 {
             ends.push(Timestamp::MAX, conn(index), |other| other.index + 10 > index);
         }
-        assert!(ends.0.len() <= 4 * STALE_DEADLINES_MAX, "{}", ends.0.len());
+        assert!(ends.ends.len() <= 4 * STALE_DEADLINES_MAX, "{}", ends.ends.len());
+        assert!(ends.last.len() <= ends.ends.len(), "{}", ends.last.len());
+    }
+
+    #[test]
+    fn the_last_login_of_a_connection_counts() {
+        let mut ends = LoginEnds::default();
+        let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
+        for (seconds, index) in [(1, 1), (5, 1), (1, 2), (9, 3), (2, 3)] {
+            ends.push(at(seconds), conn(index), |_| true);
+        }
+        ends.forget(conn(2));
+        assert_eq!((ends.pop_due(at(1)), ends.pop_due(at(2))), (None, Some(conn(3))), "one that is shorter, too");
+        assert_eq!((ends.pop_due(at(4)), ends.pop_due(at(9)), ends.pop_due(at(9))), (None, Some(conn(1)), None));
     }
 }

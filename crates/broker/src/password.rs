@@ -173,8 +173,9 @@ impl Questions {
     }
 }
 
-/// Starts the threads that answer.
+/// Starts the threads that answer, of this name.
 pub(crate) fn start(
+    name: &str,
     threads: usize,
     questions: &Arc<Questions>,
     inboxes: &Arc<[Inbox]>,
@@ -182,7 +183,7 @@ pub(crate) fn start(
     (0..threads.max(1))
         .map(|number| {
             let (questions, inboxes) = (Arc::clone(questions), Arc::clone(inboxes));
-            thread::Builder::new().name(format!("password-{number}")).spawn(move || {
+            thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
                 let _vital = VitalThread::guard();
                 answer(&questions, &inboxes);
             })

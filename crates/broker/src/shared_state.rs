@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -11,6 +11,7 @@ use tidegate_core::event::Stats;
 use tidegate_core::measures::Measures;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Shard, Whom};
+use tracing::warn;
 
 use crate::attempts::Attempts;
 use crate::bans::{Banned, Bans};
@@ -19,8 +20,9 @@ use crate::extra_metrics::ExtraMetrics;
 use crate::guard::Upstream;
 use crate::inbox::{Inbox, lock};
 use crate::known::KnownPasswords;
+use crate::limits::ELSEWHERE_THREADS;
 use crate::operator::{self, OperatorSetting};
-use crate::password::Questions;
+use crate::password::{self, Questions};
 use crate::permit::Permits;
 use crate::pressure::PressureBoard;
 use crate::store_link::{BanTicket, StoreHandle};
@@ -33,6 +35,8 @@ pub(crate) struct SharedState {
     pub(crate) clock: Clock,
     pub(crate) inboxes: Arc<[Inbox]>,
     pub(crate) questions: Arc<Questions>,
+    /// Those that somebody elsewhere has to answer; none before the first.
+    elsewhere: OnceLock<Arc<Questions>>,
     /// Sockets, whatever they are doing.
     pub(crate) connections: Permits,
     /// Those in a handshake.
@@ -91,6 +95,7 @@ impl SharedState {
             clock,
             inboxes,
             questions,
+            elsewhere: OnceLock::new(),
             connections,
             handshakes,
             asking,
@@ -112,6 +117,27 @@ impl SharedState {
             shown,
             turns,
             generation,
+        }
+    }
+
+    /// The room of questions that somebody elsewhere has to answer, and the threads that ask there.
+    pub(crate) fn elsewhere(&self) -> &Questions {
+        self.elsewhere.get_or_init(|| {
+            let questions = Arc::new(Questions::new(ELSEWHERE_THREADS));
+            // Without threads nobody is answered, and a full room says so.
+            if let Err(error) = password::start("elsewhere", ELSEWHERE_THREADS, &questions, &self.inboxes) {
+                warn!(event = "no_threads", %error, "nobody elsewhere can be asked who may come in");
+                questions.close();
+            }
+            questions
+        })
+    }
+
+    /// No more questions about who somebody is.
+    pub(crate) fn close_questions(&self) {
+        self.questions.close();
+        if let Some(elsewhere) = self.elsewhere.get() {
+            elsewhere.close();
         }
     }
 
@@ -138,6 +164,7 @@ impl SharedState {
     /// Sets the rate of somebody, tells all shards, and writes it down: the ticket to wait for, if there is a store that
     /// takes it. None: there are too many already.
     pub(crate) fn set_rate(&self, setting: OperatorSetting, whom: &Whom, rate: Option<Rate>) -> Option<BanTicket> {
+        let whom = &whom.lasting();
         // All under the lock: the log and the shards hear of it in the order in which it was set.
         let mut limits = lock(&self.limits);
         if !limits.put(setting, whom, rate) {

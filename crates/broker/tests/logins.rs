@@ -39,7 +39,7 @@ impl Authenticator for Seconds {
         let seconds: u64 = text.parse().map_err(|_| LoginRefusal::BadToken)?;
         let roles: Arc<[Arc<str>]> = ["sensor".into()].into();
         let valid_for = Some(Duration::from_secs(seconds));
-        Ok(LoginGrant { user: Some("ann".into()), roles: Some(roles), valid_for })
+        Ok(LoginGrant { user: Some("ann".into()), roles: Some(roles), claims: None, valid_for })
     }
 
     /// Nobody is in a file.

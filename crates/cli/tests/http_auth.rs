@@ -5,16 +5,34 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use tidegate_test_support::{Broker, Launch, text};
+use tidegate_test_support::{Broker, Launch, PATIENCE, text};
 
 /// Lets in whoever says "sesame" as a sensor, until it is away.
 struct Accounts {
     port: u16,
     is_away: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
+}
+
+/// One that takes every question and answers none.
+fn silent() -> (u16, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming().flatten() {
+            count.fetch_add(1, Ordering::SeqCst);
+            open.push(stream);
+        }
+    });
+    (port, asked)
 }
 
 impl Accounts {
@@ -71,4 +89,30 @@ fn a_web_server_says_who_comes_in_and_nobody_new_does_while_it_is_away() {
         assert!(publish(&broker, "eve", "sesame", "sensors/eve/t").contains("0x88"), "never a yes");
     }
     assert_eq!(publish(&broker, "bob", "sesame", "sensors/bob/t"), "", "who was let in of late");
+}
+
+#[test]
+fn a_silent_web_server_does_not_hold_those_whose_password_is_here() {
+    let (port, asked) = silent();
+    let config = format!("[http_auth]\nurl = \"http://127.0.0.1:{port}/mqtt\"\ntimeout = \"30s\"\n");
+    let broker = Launch::new().user("ann", "").config(&config).start();
+    // More than there are threads for passwords, which is one.
+    let waiting: Vec<_> = (0..4)
+        .map(|n| {
+            let name = format!("eve{n}");
+            let arguments = ["-V", "5", "-i", &name, "-u", &name, "-P", "x", "-t", "t", "-m", "x"];
+            broker.tool("pub", &arguments).stderr(Stdio::null()).spawn().expect("pub runs")
+        })
+        .collect();
+    let end = Instant::now() + PATIENCE;
+    while asked.load(Ordering::SeqCst) < 4 {
+        assert!(Instant::now() < end, "{} are asked at once", asked.load(Ordering::SeqCst));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(publish(&broker, "ann", "secret", "t"), "", "she does not wait for them");
+    for mut child in waiting {
+        assert_eq!(child.try_wait().expect("it is ours"), None, "they wait still");
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+    }
 }

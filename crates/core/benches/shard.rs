@@ -58,7 +58,7 @@ impl Rig {
             user_name: None,
             password: None,
         };
-        let identity = Identity { user: None, peer: "bench".into(), listener: "mqtt", roles: None };
+        let identity = Identity { user: None, peer: "bench".into(), listener: "mqtt", roles: None, claims: None };
         let conn = self.shard.handle_connect(&MqttHello { connect: &connect, client_id, identity }, self.now).unwrap();
         self.flush();
         conn

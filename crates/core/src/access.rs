@@ -1,7 +1,10 @@
 //! Who a client is, and what it may do. The rules themselves are elsewhere; here is only the question.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
+use core::net::{IpAddr, SocketAddr};
 
 /// Who is connected, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +17,12 @@ pub struct Identity {
     pub listener: &'static str,
     /// Roles that came with what it has shown (a token). Those of users that the broker knows are found by name.
     pub roles: Option<Arc<[Arc<str>]>>,
+    /// What else came with it that rules of access speak of, by name (claims of a token).
+    pub claims: Option<Claims>,
 }
+
+/// Names and values.
+pub type Claims = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// The user that the broker's own bridges are. Nobody else can be: whoever authenticates as this is turned away.
 pub const BRIDGE_USER: &str = "$bridge";
@@ -41,6 +49,23 @@ pub const SN_IDS: &str = "$sn/";
 /// All such beginnings.
 pub(crate) const GIVEN_IDS: [&str; 3] = [COAP_IDS, HTTP_IDS, SN_IDS];
 
+/// What a client is called over all its connections: one that is called by its address is so without the port, which is another
+/// one each time.
+pub fn lasting_name(client_id: &str) -> &str {
+    let place = GIVEN_IDS.iter().find_map(|ids| client_id.strip_prefix(ids));
+    let is_place = place.is_some_and(|place| place.parse::<SocketAddr>().is_ok());
+    client_id.rsplit_once(':').filter(|_| is_place).map_or(client_id, |(name, _)| name)
+}
+
+/// The same of whoever has been given its name, by where it comes from: also of a stream, which is called by a token.
+pub fn name_by_address(client_id: &str, ip: IpAddr) -> Option<String> {
+    let ids = GIVEN_IDS.iter().find(|ids| client_id.starts_with(**ids))?;
+    Some(match ip.to_canonical() {
+        IpAddr::V4(ip) => format!("{ids}{ip}"),
+        IpAddr::V6(ip) => format!("{ids}[{ip}]"),
+    })
+}
+
 /// Which user a client identifier belongs to that is the broker's own; none if it is not.
 pub fn own_user(client_id: &str) -> Option<&'static str> {
     let known = [(BRIDGE_IDS, BRIDGE_USER), (SINK_IDS, SINK_USER)];
@@ -53,6 +78,11 @@ pub fn is_own_user(user: &str) -> bool {
 }
 
 impl Identity {
+    /// The value of a claim; none if nothing was said of it.
+    pub fn claim(&self, name: &str) -> Option<&str> {
+        self.claims.iter().flat_map(|claims| claims.iter()).find(|(own, _)| **own == *name).map(|(_, value)| &**value)
+    }
+
     /// Whether this is a bridge or a sink of the broker's own.
     pub fn is_own(&self) -> bool {
         self.user.as_deref().is_some_and(is_own_user)
@@ -86,5 +116,21 @@ pub struct Open;
 impl Policy for Open {
     fn allows(&self, _: &Identity, _: &str, action: Action, _: &str) -> bool {
         action != Action::Prioritize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_by_address_lasts_without_its_port() {
+        assert_eq!(lasting_name("$http/10.0.0.1:5000"), "$http/10.0.0.1");
+        assert_eq!(lasting_name("$coap/[2001:db8::1]:5683"), "$coap/[2001:db8::1]");
+        for other in ["$http/t0123", "10.0.0.1:5000", "lamp:1", "$http/10.0.0.1", "$http/", "", "$http/host:80"] {
+            assert_eq!(lasting_name(other), other);
+        }
+        assert_eq!(name_by_address("$http/t0123", [10, 0, 0, 1].into()).as_deref(), Some("$http/10.0.0.1"));
+        assert_eq!(name_by_address("lamp", [10, 0, 0, 1].into()), None);
     }
 }

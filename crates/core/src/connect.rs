@@ -13,7 +13,7 @@ use crate::access::{Action, GIVEN_IDS, Identity, Policy, own_user};
 use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::face::{ClientAnswer, Face};
-use crate::gate::is_own_notice;
+use crate::gate::{NameProof, is_own_notice};
 use crate::limits::{BRIDGE_WINDOW_MAX, CONNECTIONS_MAX, STORE_PAUSE};
 use crate::message::{Message, Precedence, Publication};
 use crate::parent::parent_of;
@@ -103,6 +103,7 @@ impl ShardState {
         self.settle_memory();
         self.stats.packets_received += 1;
         self.stats.bytes_received += hello.bytes as u64;
+        self.settle_arrival(hello.client_id, &hello.identity, true, now);
         let conn = self.greet(hello, now);
         self.journal.end_whole();
         Some(conn)
@@ -111,7 +112,7 @@ impl ShardState {
     /// Whether a client may come in.
     fn judge(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Unwelcome> {
         self.check_hello(hello)?;
-        self.check_arrival(hello.client_id, &hello.identity, now)?;
+        self.check_arrival(hello.client_id, &hello.identity, NameProof::Proven, now)?;
         self.check_store(hello)
     }
 

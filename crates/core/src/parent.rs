@@ -60,7 +60,10 @@ mod tests {
     use super::*;
 
     fn parent(user: Option<&str>, peer: &str) -> u64 {
-        parent_of(&Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None }, 7)
+        parent_of(
+            &Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None, claims: None },
+            7,
+        )
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::cache::Target;
 use crate::connect::Unwelcome;
 use crate::event::Why;
 use crate::face::{Frames, OutgoingPublication};
-use crate::gate::GateArrival;
+use crate::gate::{GateArrival, NameProof};
 use crate::input::Flow;
 use crate::message::{Precedence, Publication, Shareable};
 use crate::session::SubscriptionIds;
@@ -72,7 +72,7 @@ pub enum Through {
 }
 
 impl ShardState {
-    /// Whether a client may go on to the other broker, before anybody there is asked.
+    /// Whether a client may go on to the other broker, before anybody there is asked: it is who it is only by its own word.
     pub(crate) fn judge_arrival(
         &mut self,
         client_id: &str,
@@ -83,7 +83,7 @@ impl ShardState {
             return Err(ReasonCode::QuotaExceeded.into());
         }
         self.settle_memory();
-        self.check_arrival(client_id, identity, now)
+        self.check_arrival(client_id, identity, NameProof::Claimed, now)
     }
 
     pub(crate) fn pass_behind(&mut self, conn: ConnId, passing: &Passing<'_>, now: Timestamp) -> PassOutcome {

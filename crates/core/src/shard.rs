@@ -222,6 +222,14 @@ impl Shard {
         self.state.connection(conn).is_none_or(|connection| connection.is_closing)
     }
 
+    /// A client goes on from another address: bans and logs mean that one from now on.
+    pub fn set_peer(&mut self, conn: ConnId, peer: &Arc<str>) {
+        let session = self.state.connection(conn).map(|connection| connection.session);
+        if let Some(session) = session.and_then(|index| self.state.sessions.get_mut(index)) {
+            session.identity.peer = Arc::clone(peer);
+        }
+    }
+
     /// A client that is about to leave says how long its session is to outlive the connection.
     pub fn set_session_expiry(&mut self, conn: ConnId, expiry: Duration) -> Result<(), NotLasting> {
         self.state.set_session_expiry(conn, expiry)

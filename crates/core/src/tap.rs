@@ -63,8 +63,13 @@ impl Taps {
 impl ShardState {
     pub(crate) fn set_taps(&mut self, filters: Arc<[Box<str>]>, user: Option<Arc<str>>) {
         self.taps.filters = filters;
-        self.taps.identity =
-            user.map(|user| Identity { user: Some(user), peer: CLIENT_ID.into(), listener: "map", roles: None });
+        self.taps.identity = user.map(|user| Identity {
+            user: Some(user),
+            peer: CLIENT_ID.into(),
+            listener: "map",
+            roles: None,
+            claims: None,
+        });
         // What is remembered of topics does not know of these.
         self.cache.clear();
     }

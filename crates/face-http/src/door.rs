@@ -95,6 +95,11 @@ impl HttpDoor {
     pub fn enter(&mut self, shard: &mut Shard, arrival: Arrival<'_>, now: Timestamp) -> Option<Entered> {
         let Arrival { client_id, identity, peer, hello } = arrival;
         if let Some(conn) = self.resume(shard, &identity, hello, now) {
+            // From now on it is there: what is said of addresses is said of this one.
+            shard.set_peer(conn, &identity.peer);
+            if let Some((link, _)) = shard.face_mut::<HttpLink>(conn) {
+                link.peer = peer;
+            }
             return Some(Entered { conn, is_resumed: true });
         }
         let token = client_id.strip_prefix(HTTP_IDS).unwrap_or(client_id);
@@ -205,6 +210,12 @@ impl HttpDoor {
     /// Whether a connection waits for something when everything is answered.
     pub fn will_wait(&self, shard: &mut Shard, conn: ConnId) -> bool {
         shard.face_mut::<HttpLink>(conn).is_some_and(|(link, _)| link.waits != Waits::Nothing)
+    }
+
+    /// A client says no more. True: it is to be closed when it has its answers. (The reader of a stream has left.)
+    pub fn handle_end(&self, shard: &mut Shard, conn: ConnId) -> bool {
+        let link = shard.face_mut::<HttpLink>(conn).map(|(link, _)| link).filter(|link| link.stream.is_none());
+        link.map(|link| link.waits = Waits::Close).is_some()
     }
 
     /// The socket of a connection is gone. True: the connection stays, and waits for who comes back.

@@ -56,7 +56,10 @@ impl Stream {
     /// Whether somebody who shows this, and asks for this, may go on with it.
     pub(crate) fn is_of(&self, identity: &Identity, target: &str) -> bool {
         let (mine, other) = (&self.identity, identity);
-        let is_same = mine.user == other.user && mine.roles == other.roles && mine.listener == other.listener;
+        let is_same = mine.user == other.user
+            && mine.roles == other.roles
+            && mine.claims == other.claims
+            && mine.listener == other.listener;
         is_same && &*self.target == target
     }
 

@@ -7,6 +7,7 @@ pub(crate) const CONNACK: u8 = 2;
 pub(crate) const PUBLISH: u8 = 3;
 pub(crate) const PINGRESP: u8 = 13;
 pub(crate) const DISCONNECT: u8 = 14;
+pub(crate) const AUTH: u8 = 15;
 
 /// The beginning of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

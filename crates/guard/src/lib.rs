@@ -17,7 +17,10 @@ mod tests;
 mod up;
 
 pub use down::{Handed, NextDown};
-pub use first::{DISCONNECT, FirstAnswer, PINGREQ, first_answer};
+pub use first::{
+    AUTH_BYTES_MAX, AuthAnswer, DISCONNECT, FirstAnswer, PINGREQ, auth_answer, first_answer, is_goodbye,
+    is_wrong_password,
+};
 pub use life::{LifeWatch, UNREAD_ENOUGH, keep_alive_of};
 pub use origins::Origins;
 use tidegate_control::Timestamp;

@@ -124,6 +124,16 @@ impl AuthorityState {
 }
 
 impl Authority for HttpAuthority {
+    fn recall(&self, credentials: &Credentials) -> Option<AuthorityVerdict> {
+        let state = self.state();
+        let print = state.print(credentials);
+        let verdict = lock(&state.memory).recall(&print, state.began.elapsed());
+        if verdict.is_some() {
+            state.count(3);
+        }
+        verdict
+    }
+
     fn judge(&self, credentials: &Credentials) -> AuthorityVerdict {
         let state = self.state();
         let print = state.print(credentials);

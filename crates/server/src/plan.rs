@@ -3,6 +3,7 @@
 //! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
 
 mod admission;
+mod guard;
 mod listeners;
 
 use std::io::ErrorKind;
@@ -10,9 +11,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_broker::config::{Config, Listener, ListenerKind, SnConfig, TlsFiles};
+use tidegate_broker::Handle;
+use tidegate_broker::config::{Config, SnConfig, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
-use tidegate_broker::{GuardConfig, Handle};
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings, Spool};
@@ -70,10 +71,9 @@ pub fn store_dir(options: &Options) -> PathBuf {
 /// The folder of a guard's store in the data folder.
 pub const GUARD_STORE: &str = "guard";
 
-/// The broker behind; none if this one is no guard.
-pub fn guard(options: &Options) -> Option<GuardConfig> {
-    let UpstreamAddress(upstream) = options.guard.upstream.clone().value()?;
-    Some(GuardConfig { upstream, timeout: options.guard.timeout.0 })
+/// Where the broker behind is; none if this one is no guard.
+pub fn guard(options: &Options) -> Option<UpstreamAddress> {
+    options.guard.upstream.clone().value()
 }
 
 /// The folder of the smart space in the data folder, and in a copy of it.
@@ -137,7 +137,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
                 .with_hint("switch one on, for instance with --mqtt 127.0.0.1:1883".to_owned()),
         );
     }
-    problems.extend(pointless_beside_guard(loaded, &listeners));
+    let guard = guard::guard_config(loaded, &listeners, &mut problems);
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
@@ -152,11 +152,11 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
         handshakes_max: limits.handshakes_max.0 as usize,
         password_threads: limits.password_threads.0 as usize,
         // What is below $SYS is the other broker's, if there is one.
-        sys_interval: match (guard(options), options.sys.interval.value()) {
+        sys_interval: match (&guard, options.sys.interval.value()) {
             (None, Some(Span(interval))) => interval,
             _ => Duration::ZERO,
         },
-        guard: guard(options),
+        guard,
         sn: SnConfig { topics: options.sn.topics.0.clone(), gateway: options.sn.gateway.0 as u8 },
         drain_timeout: options.server.drain_timeout.0,
         origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
@@ -167,34 +167,6 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
             size_max: options.store.max_size.value().map(|Size(bytes)| bytes),
         }),
     })
-}
-
-/// What needs a broker, and would do nothing at a guard; and an upstream that is the guard itself.
-fn pointless_beside_guard(loaded: &Loaded, listeners: &[Listener]) -> Vec<ConfigProblem> {
-    let Some(guard) = guard(&loaded.options) else { return Vec::new() };
-    let origin = loaded.origin("guard.upstream");
-    let problem = |message: String| ConfigProblem::of_key(origin, "guard.upstream", message);
-    let mut problems = Vec::new();
-    let has = |kind: ListenerKind| listeners.iter().any(|listener| listener.kind == kind);
-    for (what, is_there) in [
-        ("bridges", !loaded.bridges.is_empty()),
-        ("sinks", !loaded.sinks.is_empty()),
-        ("maps", !loaded.maps.is_empty()),
-        ("listener for CoAP", has(ListenerKind::Coap)),
-        ("listener for MQTT-SN", has(ListenerKind::Sn)),
-        ("listener for AMQP", has(ListenerKind::Amqp) || has(ListenerKind::Amqps)),
-        ("topics over HTTP", has(ListenerKind::HttpTopics) || has(ListenerKind::HttpsTopics)),
-    ] {
-        if is_there {
-            problems.push(problem(format!("a guard keeps no messages, so it has no {what}: that needs a broker")));
-        }
-    }
-    let is_itself = |listener: &&Listener| guard.upstream.parse() == Ok(listener.bind);
-    if let Some(listener) = listeners.iter().find(is_itself) {
-        let (kind, at) = (listener.kind.name(), listener.bind);
-        problems.push(problem(format!("{at} is where the guard itself listens ({kind}): it would be behind itself")));
-    }
-    problems
 }
 
 /// What may wait for each bridge and sink.

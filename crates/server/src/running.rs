@@ -14,7 +14,7 @@ use tidegate_admin::{
     AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role,
     Roles, SettingInForce, SinkReport, TokenOverview, TokenWish, UserChange, UserDirectory,
 };
-use tidegate_auth::{GraphAccess, Users};
+use tidegate_auth::{GraphAccess, RevokedTokens, Users};
 use tidegate_broker::config::Listener;
 use tidegate_broker::{ExtraMetric, Handle, ListenerReport, load_certificates};
 use tidegate_core::classes::Classes;
@@ -73,6 +73,7 @@ struct CurrentState {
     directory: Option<UserDirectory>,
     graphs: Option<Arc<GraphAccess>>,
     tokens: Option<Arc<TokenKeys>>,
+    revoked: Arc<RevokedTokens>,
     authority: Option<Arc<HttpAuthority>>,
     /// How often it was read again, and when last.
     generation: u64,
@@ -101,6 +102,7 @@ impl RunningProcess {
             directory,
             graphs,
             tokens,
+            revoked: Arc::clone(&security.revoked),
             authority,
             generation,
             at,
@@ -227,7 +229,8 @@ impl RunningProcess {
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
         let (generation, at, classes) = (now.generation + 1, SystemTime::now(), classes_of(&loaded));
-        *now = CurrentState { loaded, classes, directory, graphs, tokens, authority, generation, at };
+        let revoked = Arc::clone(&security.revoked);
+        *now = CurrentState { loaded, classes, directory, graphs, tokens, revoked, authority, generation, at };
         Ok(done)
     }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use tidegate_auth::{
     Access, Acl, AnonymousClients, AuthSettings, Authority, AuthorityAuthenticator, CertificateUsers, ClientIds,
-    FileError, FileFault, GraphAccess, GraphRule, PasswordAuthenticator, TokenAuthenticator, TokenRules, TokenSource,
-    Users,
+    FileError, FileFault, GraphAccess, GraphRule, PasswordAuthenticator, RevokedTokens, TokenAuthenticator, TokenRules,
+    TokenSource, Users,
 };
 use tidegate_broker::AskedBehind;
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
@@ -55,6 +55,8 @@ pub struct Security {
     own: Vec<ListenerSecurity>,
     /// The keys of tokens; none if there are no tokens.
     pub tokens: Option<Arc<TokenKeys>>,
+    /// Those that were taken back.
+    pub revoked: Arc<RevokedTokens>,
     /// Who knows users elsewhere; none if nobody is asked.
     pub authority: Option<Arc<HttpAuthority>>,
 }
@@ -121,8 +123,20 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
         policy = Arc::new(ListenerPolicies::new(policy, &own));
     }
     let JudgesElsewhere { tokens, authority } = elsewhere;
-    let tokens = tokens.map(|tokens| tokens.keys);
-    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, graphs, strangers, own, tokens, authority })
+    let (tokens, revoked) = tokens.map(|TokenJudge { rules, keys }| (keys, Arc::new(rules.revoked))).unzip();
+    Ok(Security {
+        authenticator,
+        policy,
+        has_users,
+        allow_anonymous,
+        roles,
+        graphs,
+        strangers,
+        own,
+        tokens,
+        revoked: revoked.unwrap_or_default(),
+        authority,
+    })
 }
 
 /// Who knows these users and rules. Without users and rules everybody may do everything.

@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use tidegate_admin::{Admin, AdminListeners, Demo, Otlp, ProcessControl, TlsSource};
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::store_link::{Opening, Restored};
-use tidegate_broker::{Broker, GuardConfig, ListenerReport};
+use tidegate_broker::{Broker, ListenerReport};
 use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
 use tracing::{info, warn};
@@ -338,7 +338,9 @@ impl Banner<'_> {
 
     fn next_step(&self, listeners: &[ListenerReport]) -> String {
         let ServeCommand { program, place } = &self.command;
-        if let Some(GuardConfig { upstream, .. }) = plan::guard(&self.loaded.options) {
+        if let Some(upstream) = plan::guard(&self.loaded.options) {
+            let over = if upstream.is_tls { " over TLS" } else { "" };
+            let upstream = format!("{}{over}", upstream.place());
             return format!(
                 "guard of the broker at {upstream}, which alone knows its users. Who floods:  {program} top"
             );

@@ -5,6 +5,7 @@
 //! with an unknown key makes the thread look for new ones, at most every half minute however many such tokens come, and its
 //! client is told to come back.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
@@ -12,13 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_admin::{TokenOverview, TokenWish};
-use tidegate_auth::limits::KEY_SET_BYTES_MAX;
-use tidegate_auth::{KeySet, RevokedTokens, TokenFault, TokenRules, TokenSource};
+use tidegate_auth::limits::{CLAIMS_MAX, KEY_SET_BYTES_MAX};
+use tidegate_auth::{KeySet, RevokedTokens, TokenFault, TokenRules, TokenSource, claims_of};
 use tidegate_broker::ExtraMetric;
 use tracing::{info, warn};
 
 use crate::config::keys::{JwtSection, Options};
 use crate::config::proofs::KeyPlace;
+use crate::config::rule::RuleTarget;
 use crate::config::setting::Span;
 use crate::config::{ConfigProblem, Loaded};
 use crate::fetch::{WebAddress, WebClient};
@@ -82,15 +84,29 @@ pub fn rules(loaded: &Loaded) -> Option<TokenRules> {
         audience: audience.0.clone(),
         user_claim: user_claim.0.clone(),
         roles_claim: roles_claim.0.clone(),
+        claims: wanted_claims(loaded),
         leeway_s: leeway.0.as_secs(),
         bytes_max: usize::try_from(token_bytes_max.0).unwrap_or(usize::MAX),
         revoked: RevokedTokens::default(),
     })
 }
 
+/// Claims that rules of access speak of, each once.
+fn wanted_claims(loaded: &Loaded) -> Vec<String> {
+    let topics = loaded.rules.iter().filter_map(|rule| match &rule.target {
+        RuleTarget::Topic(topic) => Some(topic.as_str()),
+        RuleTarget::Graph(_) => None,
+    });
+    let names: BTreeSet<&str> = topics.flat_map(claims_of).collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
 /// The same with those that were taken back. A file that cannot be read is a problem: it may have let somebody out.
 pub fn rules_now(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<TokenRules> {
     let rules = rules(loaded)?;
+    if rules.claims.len() > CLAIMS_MAX {
+        problems.push(ConfigProblem::general(format!("rules speak of more than {CLAIMS_MAX} claims of tokens")));
+    }
     match read_revoked(&loaded.options) {
         Ok(revoked) => Some(TokenRules { revoked, ..rules }),
         Err(why) => {

@@ -52,7 +52,12 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
         Checked::Asked
     }
 
-    /// The same for the name in a certificate that was verified. Nobody, if certificates are not for users here.
+    /// Whether the tokens of a user that were shown at this time, in seconds since 1970, were taken back since.
+    fn is_taken_back(&self, _user: &str, _shown_s: u64) -> bool {
+        false
+    }
+
+    /// Checks the name in a certificate that was verified, in the same way. Nobody, if certificates are not for users here.
     fn check_certificate(&self, _user: String, _from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
         verdict(false);
         Checked::Asked

@@ -46,11 +46,17 @@ impl AccessPolicy for Rights {
         Some(Arc::new(GraphRights { read, write }))
     }
 
-    /// Bob's, valid for a moment.
+    /// Bob's, valid for a moment or for long.
     fn check_token(&self, token: Vec<u8>, _: IpAddr, verdict: TokenVerdict) -> Checked {
-        let holder = TokenHolder { user: "bob".into(), valid_for: Some(Duration::from_millis(300)) };
-        verdict((token == b"short").then_some(holder));
+        let valid_for = Duration::from_millis(if token == b"short" { 300 } else { 3_600_000 });
+        let holder = TokenHolder { user: "bob".into(), valid_for: Some(valid_for) };
+        verdict(matches!(&*token, b"short" | b"long").then_some(holder));
         Checked::Asked
+    }
+
+    /// Those of bob, with the second reload.
+    fn is_taken_back(&self, user: &str, shown_s: u64) -> bool {
+        user == "bob" && shown_s > 0 && self.generation() > 1
     }
 
     fn check(&self, _: String, password: Vec<u8>, _: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
@@ -185,6 +191,28 @@ fn a_socket_ends_with_the_token_that_it_was_opened_with() {
     };
     assert_eq!(u16::from(closed.code), 1008);
     assert!(closed.reason.contains("the token has expired"), "{}", closed.reason);
+}
+
+#[test]
+fn a_socket_ends_when_its_token_is_taken_back_and_not_with_every_reload() {
+    let (broker, policy) = start();
+    let mut bob = socket(&broker, ("Authorization", "Bearer long"));
+    let mut by_password = socket(&broker, BOB);
+    let subscribe = r#"{"subscribe":{"sparql":"SELECT ?o { <urn:x> ?p ?o }","alias":"a"}}"#;
+    policy.0.fetch_add(1, Ordering::SeqCst);
+    bob.send(subscribe.into()).unwrap();
+    assert!(hear(&mut bob).contains("spuid"), "a reload keeps it");
+    policy.0.fetch_add(1, Ordering::SeqCst);
+    // Nobody has to say anything for that.
+    let closed = loop {
+        if let tungstenite::Message::Close(Some(frame)) = bob.read().unwrap() {
+            break frame;
+        }
+    };
+    assert_eq!(u16::from(closed.code), 1008);
+    assert!(closed.reason.contains("taken back"), "{}", closed.reason);
+    by_password.send(subscribe.into()).unwrap();
+    assert!(hear(&mut by_password).contains("spuid"), "who came with a password stays");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn client(state: ClientState, rate: f64, current_rate: f64, usual: Option<f64>, 
     ClientReport {
         client_id: "pump".into(),
         origin: 1,
-        identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt", roles: None },
+        identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt", roles: None, claims: None },
         link: None,
         state,
         rate: Some(rate),

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use tidegate_core::access::Claims;
+
 use super::{RevokedTokens, TokenFault, TokenGrant};
-use crate::limits::ROLES_MAX;
+use crate::limits::{CLAIM_BYTES_MAX, ROLES_MAX};
 use crate::text::is_principal;
 
 /// What is asked of a token.
@@ -19,6 +21,8 @@ pub struct TokenRules {
     pub user_claim: String,
     /// The claim that lists roles, with a dot for each object it is inside of; none: tokens give no roles.
     pub roles_claim: Option<String>,
+    /// Claims that rules of access speak of, with a dot for each object they are inside of.
+    pub claims: Vec<String>,
     /// Seconds by which clocks may differ.
     pub leeway_s: u64,
     /// Bytes of a token.
@@ -34,6 +38,7 @@ impl Default for TokenRules {
             audience: Vec::new(),
             user_claim: "sub".to_owned(),
             roles_claim: None,
+            claims: Vec::new(),
             leeway_s: 30,
             bytes_max: 8192,
             revoked: RevokedTokens::default(),
@@ -72,7 +77,8 @@ impl TokenRules {
         if self.revoked.covers(user, time(claims, "iat")?) {
             return Err(TokenFault::Revoked);
         }
-        Ok(TokenGrant { user: user.into(), roles: self.roles(claims)?, seconds_left: ends - now_s })
+        let (roles, claims) = (self.roles(claims)?, self.wanted(claims));
+        Ok(TokenGrant { user: user.into(), roles, claims, seconds_left: ends - now_s })
     }
 
     /// A text, or a list of them (RFC 7519, 4.1.3).
@@ -83,13 +89,24 @@ impl TokenRules {
                 .is_some_and(|said| is_ours(said) || said.as_array().is_some_and(|list| list.iter().any(is_ours)))
     }
 
+    /// What rules speak of. What is there and is no short text or whole number is there as the empty one, which no rule takes for
+    /// anything: it must not pass for missing where a rule denies.
+    fn wanted(&self, claims: &Map<String, Value>) -> Option<Claims> {
+        let value = |value: &Value| match value {
+            Value::String(text) if text.len() <= CLAIM_BYTES_MAX && !text.chars().any(char::is_control) => {
+                text.as_str().into()
+            }
+            Value::Number(number) if number.is_u64() || number.is_i64() => number.to_string().into(),
+            _ => Arc::from(""),
+        };
+        let found = self.claims.iter().filter_map(|path| Some((path.as_str().into(), value(at(claims, path)?))));
+        (!self.claims.is_empty()).then(|| found.collect())
+    }
+
     /// A list of texts, or one text with spaces as OAuth's `scope` has it.
     fn roles(&self, claims: &Map<String, Value>) -> Result<Arc<[Arc<str>]>, TokenFault> {
         let Some(path) = &self.roles_claim else { return Ok(Arc::default()) };
-        let mut names = path.split('.');
-        let first = names.next().and_then(|name| claims.get(name));
-        let found = names.fold(first, |value, name| value.and_then(|value| value.get(name)));
-        let roles: Vec<&str> = match found {
+        let roles: Vec<&str> = match at(claims, path) {
             None => Vec::new(),
             Some(Value::String(text)) => text.split_whitespace().collect(),
             Some(Value::Array(list)) => {
@@ -103,6 +120,13 @@ impl TokenRules {
         }
         Ok(roles.into_iter().map(Arc::from).collect())
     }
+}
+
+/// The claim of this name, with a dot for each object it is inside of.
+fn at<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let mut names = path.split('.');
+    let first = names.next().and_then(|name| claims.get(name));
+    names.fold(first, |value, name| value.and_then(|value| value.get(name)))
 }
 
 /// A time in seconds since 1970; fractions are allowed, and cut off.

@@ -24,6 +24,7 @@ pub use revoked::{RevokedFull, RevokedTokens};
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 use serde_json::Value;
+use tidegate_core::access::Claims;
 
 use crate::limits::TOKEN_BYTES_MAX;
 use keys::TokenAlgorithm;
@@ -35,6 +36,8 @@ pub struct TokenGrant {
     pub user: Arc<str>,
     /// None is an empty list: that somebody came with a token is known by there being one.
     pub roles: Arc<[Arc<str>]>,
+    /// What rules of access want to know besides; none if they want nothing.
+    pub claims: Option<Claims>,
     /// Seconds for which it is still valid, leeway included.
     pub seconds_left: u64,
 }

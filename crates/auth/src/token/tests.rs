@@ -111,6 +111,30 @@ fn a_token_says_whose_it_is_what_it_may_and_for_how_long() {
 }
 
 #[test]
+fn claims_that_rules_speak_of_come_along_and_no_others() {
+    let mint = Mint::new();
+    let wants = ["site", "org.line", "missing", "list", "long", "nul"].map(str::to_owned).to_vec();
+    let wanting = TokenRules { claims: wants, ..rules() };
+    let mut claims = with("site", json!("north"));
+    claims["org"] = json!({ "line": 7 });
+    (claims["list"], claims["other"]) = (json!(["north", "south"]), json!("unasked"));
+    (claims["long"], claims["nul"]) = (json!("x".repeat(257)), json!("a\u{0}b"));
+    let grant = verify(mint.token(&claims).as_bytes(), None, &mint.keys(), &wanting, NOW).unwrap();
+    let found: Vec<(String, String)> =
+        grant.claims.unwrap().iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    // What cannot be compared is there and is nothing, so that no denying rule takes it for missing.
+    let expected = [("site", "north"), ("org.line", "7"), ("list", ""), ("long", ""), ("nul", "")];
+    assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    assert_eq!(judged(&mint, &mint.token(&claims)).unwrap().claims, None, "where no rule asks");
+    // Somebody who writes another site into a token of its own has changed what was signed.
+    let (head, rest) = mint.token(&claims).split_once('.').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let signature = rest.split_once('.').unwrap().1.to_owned();
+    claims["site"] = json!("south");
+    let forged = format!("{head}.{}.{signature}", text(claims.to_string().as_bytes()));
+    assert_eq!(verify(forged.as_bytes(), None, &mint.keys(), &wanting, NOW), Err(TokenFault::Signature));
+}
+
+#[test]
 fn an_unsigned_token_is_refused_however_none_is_written() {
     let mint = Mint::new();
     for alg in ["none", "None", "NONE", "", "HS512", "RS1"] {

@@ -16,7 +16,7 @@ use tidegate_face_coap::{CoapEndpoint, CoapStats};
 use tidegate_face_sn::{SnEndpoint, SnStats};
 
 use super::{ShardThread, token};
-use crate::authenticate::Credentials;
+use crate::authenticate::{Credentials, LoginGrant};
 use crate::chance::Chance;
 use crate::config::{ListenerKind, SnConfig};
 use crate::inbox::lock;
@@ -134,7 +134,8 @@ impl Admission for DoorAdmission<'_> {
             return refuse(ListenerRefusal::Full, NotAdmitted::Full);
         };
         self.admitted = Some((from, SocketPlaces::new(of_all, of_listener)));
-        Ok(Identity { user: grant.user, peer: from.to_string().into(), listener, roles: grant.roles })
+        let LoginGrant { user, roles, claims, .. } = grant;
+        Ok(Identity { user, peer: from.to_string().into(), listener, roles, claims })
     }
 }
 

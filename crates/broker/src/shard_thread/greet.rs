@@ -60,8 +60,11 @@ impl ShardThread {
     pub(super) fn on_visitor_event(&mut self, index: usize, event: &Event) {
         if let Some(key) = self.handshakes.at(index) {
             self.advance(key);
-            // Nobody waits for the answer any more: no hash is to be computed for it.
-            if (event.is_read_closed() || event.is_error()) && self.is_checking(key) {
+            // Nobody waits for the answer any more: no hash is to be computed for it. (Who speaks HTTP may have said all that it
+            // wanted to say, and wait nevertheless.)
+            let is_request = self.handshakes.get(key).is_some_and(|handshake| handshake.is_request());
+            let has_left = event.is_error() || (event.is_read_closed() && (!is_request || event.is_write_closed()));
+            if has_left && self.is_checking(key) {
                 drop(self.handshakes.remove(key));
             }
         }
@@ -149,7 +152,7 @@ impl ShardThread {
         let Some((client_id, presence)) = handshake.checking() else { return };
         if handshake.is_inside() {
             let user = Some(own_user(client_id).unwrap_or(BRIDGE_USER).into());
-            self.let_in(key, LoginGrant { user, roles: None, valid_for: None });
+            self.let_in(key, LoginGrant::of_user(user));
             return;
         }
         // Before anything is paid for, as who it says it is; as who it is when that is known: see `on_verdict`.
@@ -173,6 +176,11 @@ impl ShardThread {
             self.on_verdict(key, verdict);
             return;
         }
+        // Who was let in elsewhere a moment ago waits for nobody.
+        let recalled = match authenticator.recall(&credentials) {
+            Some(Ok(grant)) => return self.on_verdict(key, Ok(grant)),
+            refused => refused,
+        };
         let (generation, print) = (self.rules.generation, self.shared.known.print(&credentials));
         match print.map_or(Familiarity::Stranger, |print| self.shared.known.find(&print, generation, self.now)) {
             Familiarity::Verified(user)
@@ -193,11 +201,18 @@ impl ShardThread {
                 }
             }
         }
+        if let Some(refused) = recalled {
+            self.note_attempt(ip, &credentials, print, &refused);
+            return self.on_verdict(key, refused);
+        }
+        let shared = Arc::clone(&self.shared);
+        let questions =
+            if authenticator.asks_elsewhere(&credentials) { shared.elsewhere() } else { &*shared.questions };
         let asker = CheckRequester::Handshake { shard: self.index, key, presence };
         let question = PasswordCheck { asker, credentials, authenticator, generation, from: ip, print };
-        if self.shared.questions.ask(question).is_err() {
+        if questions.ask(question).is_err() {
             handshake.count(ListenerRefusal::Busy);
-            let retry_after = self.after_the_backlog();
+            let retry_after = self.after(questions.backlog());
             self.refuse_until(key, ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after);
         }
     }
@@ -205,7 +220,11 @@ impl ShardThread {
     /// When somebody may come back for whose password there was no time: a moment within the time that those who wait
     /// take and as much again, so that not all come back at once.
     fn after_the_backlog(&self) -> Duration {
-        let backlog = self.shared.questions.backlog().max(Duration::from_secs(1));
+        self.after(self.shared.questions.backlog())
+    }
+
+    fn after(&self, backlog: Duration) -> Duration {
+        let backlog = backlog.max(Duration::from_secs(1));
         let spread = u64::try_from(backlog.as_millis()).unwrap_or(u64::MAX);
         backlog + Duration::from_millis(self.chance.seed() % spread)
     }
@@ -384,11 +403,14 @@ impl ShardThread {
         }
         let has_input = !rest.is_empty() || link.may_hold_input();
         self.connections.insert(SocketConnection::new(id, link, rest, self.now));
-        if let Some(valid_for) = valid_for {
-            let connections = &self.connections;
-            self.login_ends.push(self.now + valid_for, id, |id| {
-                connections.peek(id.index as usize).is_some_and(|here| here.id == id)
-            });
+        match valid_for {
+            Some(valid_for) => {
+                let connections = &self.connections;
+                self.login_ends.push(self.now + valid_for, id, |id| {
+                    connections.peek(id.index as usize).is_some_and(|here| here.id == id)
+                });
+            }
+            None => self.login_ends.forget(id),
         }
         if has_input {
             self.queue_read(id);

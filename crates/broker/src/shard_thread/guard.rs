@@ -1,4 +1,4 @@
-//! A guard at work: clients on their way to the broker behind, bytes in both directions, and the end.
+//! A guard at work: bytes in both directions, and the end. (`guard_arrival.rs` has the beginning.)
 //!
 //! What may pass, and when, is decided by the core and `tidegate_guard`; here are the sockets. What comes from behind is read
 //! before what clients send: it is what makes room there.
@@ -8,53 +8,19 @@ use std::sync::Arc;
 use mio::event::Event;
 use tidegate_core::ConnId;
 use tidegate_core::event::Why;
-use tidegate_guard::{
-    DISCONNECT, FirstAnswer, GuardHello, GuardShard, Handed, LifeWatch, NextDown, PINGREQ, UNREAD_ENOUGH, first_answer,
-    keep_alive_of,
-};
-use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
+use tidegate_guard::{GuardShard, Handed, NextDown, PINGREQ, UNREAD_ENOUGH};
+use tidegate_wire_mqtt::ReasonCode;
 
+use super::ShardThread;
 use super::connection::{ReadState, SocketConnection};
 use super::upstream::{DownRead, UpstreamClient, UpstreamConnection};
-use super::{ShardThread, token};
-use crate::first_packet::{First, first_packet, refusal, refusal_until};
 use crate::guard::{Upstream, count};
 use crate::limits::{
     DOWN_LOOK_BYTES, DOWN_TURN_BYTES_MAX, SCRATCH_BYTES, TURN_UNITS_MAX, UPSTREAM_ASK_TIMEOUT, UPSTREAM_LEAVE_TIMEOUT,
-    UPSTREAM_PACKET_MAX, UPSTREAM_STAYS,
+    UPSTREAM_PACKET_MAX, UPSTREAM_SHAKE_BYTES, UPSTREAM_STAYS,
 };
-use crate::thread_message::Handover;
 
 impl ShardThread {
-    /// A client that wants to go on to the broker behind.
-    pub(super) fn open_upstream(&mut self, upstream: &Arc<Upstream>, handover: Handover) {
-        let judged = self.shard.judge_arrival(&handover.client_id, &handover.identity, self.now);
-        if let Err((reason, later)) = judged {
-            let version = version_of_connect(&handover.connect).unwrap_or(Version::V311);
-            let answer = match later {
-                Some((words, retry_after)) => refusal_until(version, reason, words, retry_after),
-                None => refusal(version, reason),
-            };
-            return self.send_away(handover, &answer);
-        }
-        let Some(to) = upstream.address() else {
-            count(&upstream.counts.unreachable);
-            return self.turn_away(handover, ReasonCode::ServerUnavailable);
-        };
-        let deadline = self.now + upstream.config.timeout;
-        let opened = UpstreamConnection::open(to, UpstreamClient::Gone, self.now);
-        let index = opened.and_then(|connection| self.upstreams.insert(connection, deadline, self.poll.registry()));
-        let index = match index {
-            Ok(index) => index,
-            Err(error) => {
-                count(&upstream.counts.unreachable);
-                upstream.fail(&format!("{to}: {error}"));
-                return self.turn_away(handover, ReasonCode::ServerUnavailable);
-            }
-        };
-        self.upstreams.ask_for(index, handover);
-    }
-
     pub(super) fn on_upstream_event(&mut self, index: usize, event: &Event) {
         let Some(upstream) = self.shared.guard.clone() else { return };
         let now = self.now;
@@ -111,19 +77,31 @@ impl ShardThread {
     fn read_down(&mut self, index: usize, upstream: &Arc<Upstream>) -> usize {
         // One that is gone may have left its place, in the list as well, to one that is not open yet.
         let Some(connection) = self.upstreams.get(index).filter(|connection| connection.is_open) else { return 0 };
-        let read = match connection.read(&mut self.scratch[..SCRATCH_BYTES]) {
+        let (read, is_shaking) = (connection.read(&mut self.scratch[..SCRATCH_BYTES]), connection.is_shaking());
+        let shaken = if connection.take_shaken() { UPSTREAM_SHAKE_BYTES } else { 0 };
+        if connection.wants_flush() {
+            self.upstreams.flush_next.push(index);
+        }
+        let Some(connection) = self.upstreams.get(index) else { return shaken };
+        let read = match read {
             Ok(read) => read,
             Err(error) if matches!(connection.client, UpstreamClient::Asking(_)) => {
                 upstream.fail(&error.to_string());
                 self.lose_upstream(index, upstream);
                 return 0;
             }
+            Err(error) if is_shaking && matches!(connection.client, UpstreamClient::Waiting(_)) => {
+                count(&upstream.counts.tls);
+                upstream.fail(&error.to_string());
+                self.lose_upstream(index, upstream);
+                return shaken;
+            }
             Err(_) => DownRead::Ended,
         };
         let (bytes, has_more) = match read {
             DownRead::Some(bytes) => (bytes, true),
             DownRead::Short(bytes) => (bytes, false),
-            DownRead::Nothing => return 0,
+            DownRead::Nothing => return shaken,
             DownRead::Ended => {
                 self.end_upstream(index, upstream);
                 return 0;
@@ -150,42 +128,17 @@ impl ShardThread {
         if has_more {
             self.upstreams.queue(index);
         }
-        bytes
+        bytes + shaken
     }
 
     /// What there is from behind; how much of it was used.
-    fn take_down(&mut self, index: usize, bytes: &[u8], upstream: &Arc<Upstream>) -> usize {
+    pub(super) fn take_down(&mut self, index: usize, bytes: &[u8], upstream: &Arc<Upstream>) -> usize {
         let Some(connection) = self.upstreams.get(index) else { return 0 };
         if bytes.len() < connection.at_least {
             return 0;
         }
         match connection.client {
-            UpstreamClient::Waiting(_) => match first_answer(bytes) {
-                FirstAnswer::Incomplete { at_least } => {
-                    connection.at_least = at_least;
-                    0
-                }
-                FirstAnswer::Welcome(size) => {
-                    connection.at_least = 1;
-                    self.admit(index, &bytes[..size], upstream);
-                    size + self.take_down(index, &bytes[size..], upstream)
-                }
-                FirstAnswer::Unwelcome(size) => {
-                    upstream.succeed();
-                    count(&upstream.counts.refused);
-                    let client = self.upstreams.remove(index).map(|connection| connection.client);
-                    if let Some(UpstreamClient::Waiting(handover)) = client {
-                        self.send_away(*handover, &bytes[..size]);
-                    }
-                    size
-                }
-                FirstAnswer::Unusable(why) => {
-                    count(&upstream.counts.garbage);
-                    upstream.fail(why);
-                    self.lose_upstream(index, upstream);
-                    0
-                }
-            },
+            UpstreamClient::Waiting(_) => self.take_first(index, bytes, upstream),
             UpstreamClient::Connected(id) => self.hand_down(index, id, bytes, upstream),
             UpstreamClient::Asking(_) | UpstreamClient::Gone => bytes.len(),
         }
@@ -206,53 +159,6 @@ impl ShardThread {
             self.lose_upstream(index, upstream);
         }
         consumed
-    }
-
-    /// The broker behind lets a client in.
-    fn admit(&mut self, index: usize, connack: &[u8], upstream: &Arc<Upstream>) {
-        upstream.succeed();
-        let now = self.now;
-        let Some(handover) = self.upstreams.take_waiting(index) else { return };
-        let Some(handover) = self.unless_banned(handover) else { return self.decline(index) };
-        let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
-            self.decline(index);
-            return self.turn_away(handover, ReasonCode::UnspecifiedError);
-        };
-        let keep_alive = keep_alive_of(connect.keep_alive, connack, connect.version);
-        let (client_id, identity, bytes) = (&*handover.client_id, handover.identity.clone(), handover.connect.len());
-        let hello = GuardHello { connect: &connect, bytes, client_id, identity };
-        let Some(id) = self.shard.handle_admitted(&hello, now) else {
-            self.decline(index);
-            return self.turn_away(handover, ReasonCode::QuotaExceeded);
-        };
-        let Handover { mut link, rest, .. } = handover;
-        if link.register(self.poll.registry(), token::connection(id)).is_err() {
-            self.shard.handle_closed(id, Why::Lost, now);
-            return self.leave_behind(index);
-        }
-        count(&upstream.counts.connects);
-        count(&upstream.counts.connections);
-        if let Some(connection) = self.upstreams.get(index) {
-            connection.client = UpstreamClient::Connected(id);
-            connection.life = LifeWatch::new(keep_alive, now);
-        }
-        self.upstreams.set_deadline(index, None);
-        self.shard.put_through(id, connack, tidegate_core::Through::Answer, now);
-        let has_input = !rest.is_empty() || link.may_hold_input();
-        let mut connection = SocketConnection::new(id, link, rest, now);
-        connection.upstream = Some(index);
-        self.connections.insert(connection);
-        if has_input {
-            self.queue_read(id);
-        }
-    }
-
-    /// The broker behind has let in a client that is not let in here: nothing was said to it, and its will is not to be published.
-    fn decline(&mut self, index: usize) {
-        if let Some(connection) = self.upstreams.get(index) {
-            connection.push(&DISCONNECT);
-        }
-        self.leave_behind(index);
     }
 
     /// A client is not read for a while: the broker behind is not to take that for an end, as long as the client is there.
@@ -353,7 +259,8 @@ impl ShardThread {
             }
             UpstreamClient::Waiting(_) => {
                 count(&upstream.counts.lost);
-                upstream.fail("it closes connections without an answer");
+                let hint = if connection.is_shaking() { " in a TLS handshake: does it speak TLS there?" } else { "" };
+                upstream.fail(&format!("it closes connections without an answer{hint}"));
                 self.lose_upstream(index, upstream);
             }
             UpstreamClient::Asking(id) => self.end_as_wanted(index, id),
@@ -374,7 +281,8 @@ impl ShardThread {
         let Some(to) = upstream.address() else {
             return self.shard.handle_upstream_end(id, Why::UpstreamLost, self.now);
         };
-        let opened = UpstreamConnection::open(to, UpstreamClient::Asking(id), self.now);
+        // Whether somebody listens there needs no TLS.
+        let opened = UpstreamConnection::open(to, None, UpstreamClient::Asking(id), self.now);
         let deadline = self.now + UPSTREAM_ASK_TIMEOUT;
         let asked = opened.and_then(|asking| self.upstreams.insert(asking, deadline, self.poll.registry()));
         // On this machine nobody there is known at once.
@@ -386,7 +294,7 @@ impl ShardThread {
     }
 
     /// A connection to the broker behind came to nothing.
-    fn lose_upstream(&mut self, index: usize, upstream: &Arc<Upstream>) {
+    pub(super) fn lose_upstream(&mut self, index: usize, upstream: &Arc<Upstream>) {
         let Some(connection) = self.upstreams.remove(index) else { return };
         match connection.client {
             UpstreamClient::Waiting(handover) => self.turn_away(*handover, ReasonCode::ServerUnavailable),
@@ -414,7 +322,7 @@ impl ShardThread {
         }
     }
 
-    fn leave_behind(&mut self, index: usize) {
+    pub(super) fn leave_behind(&mut self, index: usize) {
         let (now, deadline) = (self.now, self.now + UPSTREAM_LEAVE_TIMEOUT);
         let Some(connection) = self.upstreams.get(index) else { return };
         connection.client = UpstreamClient::Gone;
@@ -434,9 +342,16 @@ impl ShardThread {
         while let Some(index) = self.upstreams.pop_due(self.now) {
             let Some(connection) = self.upstreams.get(index) else { continue };
             match connection.client {
+                UpstreamClient::Waiting(_) if connection.is_clients_turn => {
+                    self.give_up_asking(index, ReasonCode::NotAuthorized);
+                }
                 UpstreamClient::Waiting(_) => {
                     count(&upstream.counts.silent);
-                    let what = if connection.is_open { "does not answer a CONNECT" } else { "cannot be reached" };
+                    let what = match (connection.is_open, connection.is_shaking()) {
+                        (false, _) => "cannot be reached",
+                        (true, true) => "does not come to an end of a TLS handshake",
+                        (true, false) => "does not answer a CONNECT",
+                    };
                     upstream.fail(&format!("{what} within {:?}", upstream.config.timeout));
                     self.lose_upstream(index, &upstream);
                 }

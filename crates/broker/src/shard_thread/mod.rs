@@ -10,6 +10,7 @@ mod containers;
 mod datagrams;
 mod greet;
 mod guard;
+mod guard_arrival;
 mod lateness;
 mod outlaw;
 mod requests;
@@ -285,6 +286,7 @@ impl ShardThread {
                 Subject::Listener(index) => self.accept(index),
                 Subject::Datagrams(door) => self.on_datagrams(door),
                 Subject::Upstream(index) => self.on_upstream_event(index, event),
+                Subject::Asked(index) => self.on_asked_event(index),
                 Subject::Inbox => {}
             }
         }

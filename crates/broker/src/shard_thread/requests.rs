@@ -11,7 +11,7 @@ use tidegate_core::{ConnId, Portion, Progress, Shard};
 use tidegate_face_http::{Arrival, Entered, HttpDoor, HttpStats, Waits};
 use tidegate_wire_mqtt::{ReasonCode, Version};
 
-use super::connection::Spoken;
+use super::connection::{ReadState, Spoken};
 use super::{ShardThread, token};
 use crate::handshake::{Handshake, PagesHere};
 use crate::listener::OpenListener;
@@ -97,6 +97,22 @@ impl ShardThread {
             connection.spoken = Spoken::Http;
         }
         self.write_next.push(conn);
+    }
+
+    /// A client says no more, and may be waiting for answers. True: it gets them, and then it is closed.
+    pub(super) fn answer_and_close(&mut self, id: ConnId) -> bool {
+        let Some(connection) = self.connections.get(id).filter(|connection| connection.spoken == Spoken::Http) else {
+            return false;
+        };
+        let Some(web) = &mut self.web else { return false };
+        let Some(place) = web.places.get_mut(&id).filter(|_| web.door.handle_end(&mut self.shard, id)) else {
+            return false;
+        };
+        connection.reading = ReadState::Stopped;
+        if !std::mem::replace(&mut place.is_settling, true) {
+            web.settling.push(id);
+        }
+        true
     }
 
     /// The socket of a stream is gone. True: its connection stays in the core, for who comes back.

@@ -229,7 +229,7 @@ impl ShardThread {
                     return true;
                 }
                 connection.reading = ReadState::Idle;
-                if connection.end == StreamEnd::Reached {
+                if connection.end == StreamEnd::Reached && !self.answer_and_close(id) {
                     self.lose(id);
                 }
             }

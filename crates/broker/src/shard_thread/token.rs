@@ -17,6 +17,8 @@ pub(super) enum Subject {
     Connection(usize),
     /// A connection to the broker behind.
     Upstream(usize),
+    /// A client whose connection to the broker behind this is, while that asks it for more.
+    Asked(usize),
 }
 
 /// The inbox's waker.
@@ -45,7 +47,12 @@ pub(super) fn connection(id: ConnId) -> Token {
 
 /// The kind of the inbox, which has one place, and of the sockets for datagrams: these come after.
 pub(super) fn upstream(index: usize) -> Token {
-    Token((index + FIRST_UPSTREAM) << 2)
+    Token((2 * index + FIRST_UPSTREAM) << 2)
+}
+
+/// Every second place.
+pub(super) fn asked(index: usize) -> Token {
+    Token((2 * index + 1 + FIRST_UPSTREAM) << 2)
 }
 
 pub(super) fn subject(token: Token) -> Subject {
@@ -56,7 +63,8 @@ pub(super) fn subject(token: Token) -> Subject {
         3 => Subject::Connection(index),
         _ if token == INBOX => Subject::Inbox,
         _ if index < FIRST_UPSTREAM => Subject::Datagrams(index - FIRST_DATAGRAMS),
-        _ => Subject::Upstream(index - FIRST_UPSTREAM),
+        _ if (index - FIRST_UPSTREAM).is_multiple_of(2) => Subject::Upstream((index - FIRST_UPSTREAM) / 2),
+        _ => Subject::Asked((index - FIRST_UPSTREAM) / 2),
     }
 }
 
@@ -70,6 +78,7 @@ mod tests {
         assert_eq!((subject(datagrams(0)), subject(datagrams(1))), (Subject::Datagrams(0), Subject::Datagrams(1)));
         assert_eq!(subject(listener(3)), Subject::Listener(3));
         assert_eq!((subject(upstream(0)), subject(upstream(9))), (Subject::Upstream(0), Subject::Upstream(9)));
+        assert_eq!((subject(asked(0)), subject(asked(9))), (Subject::Asked(0), Subject::Asked(9)));
         assert_eq!(subject(handshake(70_000)), Subject::Handshake(70_000));
         assert_eq!(
             subject(connection(ConnId { index: u32::MAX >> 2, generation: 9 })),

@@ -4,17 +4,19 @@
 //! and when that is gone, it is closed when its last byte is out and the other side has closed, too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr};
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
+use rustls::ClientConnection;
 use tidegate_control::Timestamp;
 use tidegate_core::ConnId;
 use tidegate_guard::LifeWatch;
 
 use super::token;
 use crate::limits::UPSTREAM_OUT_MAX;
+use crate::link::{self, Encrypted, SourceState};
 use crate::thread_message::Handover;
 
 /// Whom an upstream connection is for.
@@ -35,7 +37,13 @@ pub(super) enum UpstreamClient {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one socket")]
 pub(super) struct UpstreamConnection {
     stream: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+    /// Something was computed for the TLS handshake, and not charged yet.
+    has_shaken: bool,
     pub(super) client: UpstreamClient,
+    /// Steps of an authentication that were asked for, and whether the client owes the next word.
+    pub(super) steps: u32,
+    pub(super) is_clients_turn: bool,
     /// The address has answered.
     pub(super) is_open: bool,
     /// Bytes for the broker behind, from `sent` on.
@@ -77,13 +85,22 @@ pub(super) enum DownRead {
 
 impl UpstreamConnection {
     /// Begins to connect.
-    pub(super) fn open(to: SocketAddr, client: UpstreamClient, now: Timestamp) -> io::Result<Self> {
+    pub(super) fn open(
+        to: SocketAddr,
+        tls: Option<ClientConnection>,
+        client: UpstreamClient,
+        now: Timestamp,
+    ) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         // Messages are passed on as they come.
         let _ = stream.set_nodelay(true);
         Ok(Self {
             stream,
+            tls: tls.map(Box::new),
+            has_shaken: false,
             client,
+            steps: 0,
+            is_clients_turn: false,
             is_open: false,
             out: Vec::new(),
             sent: 0,
@@ -134,21 +151,28 @@ impl UpstreamConnection {
         self.out.capacity() + self.kept.capacity()
     }
 
+    /// TLS has not been agreed on yet.
+    pub(super) fn is_shaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Whether something was computed for the TLS handshake since the last call.
+    pub(super) fn take_shaken(&mut self) -> bool {
+        core::mem::take(&mut self.has_shaken)
+    }
+
+    /// TLS has something to say of its own, or has just become ready for what waits.
+    pub(super) fn wants_flush(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.wants_write() || self.sent < self.out.len())
+    }
+
     /// Sends as much as the socket takes.
     pub(super) fn flush(&mut self, now: Timestamp) -> io::Result<()> {
-        while !self.is_blocked && self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(bytes) => {
-                    self.sent += bytes;
-                    self.life.on_sent(now);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_blocked = true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        if !self.is_blocked {
+            self.write_out(now)?;
         }
-        if self.sent == self.out.len() {
+        let is_all = self.sent == self.out.len();
+        if is_all {
             // A client that is silent costs no buffer.
             self.sent = 0;
             if self.out.capacity() > OUT_KEPT_BYTES {
@@ -156,11 +180,44 @@ impl UpstreamConnection {
             } else {
                 self.out.clear();
             }
-            if core::mem::take(&mut self.is_finished) {
-                let _ = self.stream.shutdown(Shutdown::Write);
-            }
         } else if self.sent > UPSTREAM_OUT_MAX {
             self.out.drain(..core::mem::take(&mut self.sent));
+        }
+        if is_all && self.is_finished {
+            self.say_end()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits. During a TLS handshake that is its own words only.
+    fn write_out(&mut self, now: Timestamp) -> io::Result<()> {
+        let rest = self.out.get(self.sent..).unwrap_or_default();
+        let sent = match &mut self.tls {
+            None => link::send_to(&mut self.stream, [rest, &[]])?,
+            Some(session) => {
+                let rest = if session.is_handshaking() { &[] } else { rest };
+                let sent = link::send_to(&mut Encrypted { session, stream: &mut self.stream }, [rest, &[]])?;
+                let blocked = link::flush(session, &mut self.stream)?;
+                link::SentBytes { blocked: sent.blocked || blocked, ..sent }
+            }
+        };
+        if sent.taken > 0 {
+            self.life.on_sent(now);
+        }
+        self.sent += sent.taken;
+        self.is_blocked = sent.blocked;
+        Ok(())
+    }
+
+    /// After the last byte, in TLS's words as well.
+    fn say_end(&mut self) -> io::Result<()> {
+        if let Some(session) = &mut self.tls {
+            session.send_close_notify();
+            self.is_blocked = link::flush(session, &mut self.stream)?;
+        }
+        if !self.is_blocked {
+            self.is_finished = false;
+            let _ = self.stream.shutdown(Shutdown::Write);
         }
         Ok(())
     }
@@ -173,16 +230,17 @@ impl UpstreamConnection {
 
     /// One read into the start of `buffer`.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<DownRead> {
-        loop {
-            return match self.stream.read(buffer) {
-                Ok(0) => Ok(DownRead::Ended),
-                Ok(bytes) if bytes < buffer.len() && !self.is_ending => Ok(DownRead::Short(bytes)),
-                Ok(bytes) => Ok(DownRead::Some(bytes)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(DownRead::Nothing),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => Err(error),
-            };
-        }
+        let received = match &mut self.tls {
+            None => link::receive_from(&mut self.stream, buffer)?,
+            Some(session) => link::receive_tls(session, &mut self.stream, buffer, &mut self.has_shaken)?,
+        };
+        Ok(match (received.source, received.bytes) {
+            (SourceState::Ended, 0) => DownRead::Ended,
+            (SourceState::Drained, 0) => DownRead::Nothing,
+            (SourceState::Drained, bytes) => DownRead::Short(bytes),
+            (SourceState::Short, bytes) if !self.is_ending => DownRead::Short(bytes),
+            (_, bytes) => DownRead::Some(bytes),
+        })
     }
 }
 

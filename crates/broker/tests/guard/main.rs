@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
+mod arrival;
 mod dialogue;
 mod flood;
 mod other;

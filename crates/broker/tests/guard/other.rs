@@ -25,7 +25,7 @@ pub(crate) fn guard_within(port: u16, timeout: Duration) -> (Broker, u16) {
     let upstream = format!("127.0.0.1:{port}");
     let config = Config {
         listeners: vec![Listener::new(ListenerKind::Mqtt, here)],
-        guard: Some(GuardConfig { upstream, timeout }),
+        guard: Some(GuardConfig { upstream, tls: None, timeout }),
         sys_interval: Duration::ZERO,
         ..Config::default()
     };

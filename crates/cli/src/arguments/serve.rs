@@ -133,15 +133,34 @@ pub(crate) struct ServeArgs {
 
     /// Of `tidegate guard`.
     #[arg(skip)]
+    upstream: UpstreamArgs,
+}
+
+/// The broker behind a guard.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct UpstreamArgs {
+    /// The broker behind: HOST:PORT, or mqtts://HOST:PORT if it wants TLS (default: as the configuration file says)
+    #[arg(short, long, value_name = "ADDR")]
     upstream: Option<String>,
+
+    /// Certificates to trust behind mqtts://, PEM (default: those of the operating system)
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Option<String>,
+
+    /// The certificate that the guard shows there, PEM
+    #[arg(long, value_name = "FILE", requires = "upstream_key")]
+    upstream_cert: Option<String>,
+
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "upstream_cert")]
+    upstream_key: Option<String>,
 }
 
 /// Arguments of `tidegate guard`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct GuardArgs {
-    /// The broker behind: HOST:PORT, without TLS (default: as the configuration file says)
-    #[arg(short, long, value_name = "ADDR")]
-    upstream: Option<String>,
+    #[command(flatten)]
+    upstream: UpstreamArgs,
 
     #[command(flatten)]
     serve: ServeArgs,
@@ -202,7 +221,10 @@ impl ServeArgs {
             ("--client-ca", "tls.client_ca", &self.client_ca),
             ("--password-file", "security.password_file", &self.password_file),
             ("--acl-file", "security.acl_file", &self.acl_file),
-            ("--upstream", "guard.upstream", &self.upstream),
+            ("--upstream", "guard.upstream", &self.upstream.upstream),
+            ("--upstream-ca", "guard.ca", &self.upstream.upstream_ca),
+            ("--upstream-cert", "guard.cert", &self.upstream.upstream_cert),
+            ("--upstream-key", "guard.key", &self.upstream.upstream_key),
             ("--log-level", "log.level", &self.log_level),
             ("--log-format", "log.format", &self.log_format),
         ];

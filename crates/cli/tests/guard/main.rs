@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 mod other;
+mod tls;
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

@@ -61,6 +61,21 @@ impl Arrivals {
         }
         rate.conforms(self.newcomers.entry(from).or_default(), now)
     }
+
+    /// The same, and nothing is spent.
+    fn could_bring(&self, from: &str, rate: &Rate, now: Timestamp) -> bool {
+        let mut due = self.newcomers.get(from).copied().unwrap_or_default();
+        rate.conforms(&mut due, now)
+    }
+}
+
+/// Whether the name that a visitor gives is known to be its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameProof {
+    /// It has shown that.
+    Proven,
+    /// It says so: what it costs is not that user's.
+    Claimed,
 }
 
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -94,6 +109,7 @@ impl ShardState {
         &mut self,
         client_id: &str,
         identity: &Identity,
+        proof: NameProof,
         now: Timestamp,
     ) -> Result<(), Unwelcome> {
         if self.is_known(client_id, identity) {
@@ -102,7 +118,12 @@ impl ShardState {
         let settings = self.settings.arrivals;
         let from = parent_name(identity);
         // A calm broker turns nobody away: names that come once are forgotten again.
-        let is_within = self.arrivals.may_bring(from, &settings.new_clients, now);
+        let is_within = match proof {
+            NameProof::Proven => self.arrivals.may_bring(from, &settings.new_clients, now),
+            NameProof::Claimed => [from, network_of(identity)]
+                .iter()
+                .all(|from| self.arrivals.could_bring(from, &settings.new_clients, now)),
+        };
         if !is_within && self.gate.level >= Level::Strained {
             self.stats.connects_refused_rate += 1;
             let retry_after = self.arrivals.appointments.give(settings.paced.interval(), now);
@@ -123,11 +144,27 @@ impl ShardState {
         Err(Unwelcome { reason: ReasonCode::ServerBusy, later: Some((words, retry_after)) })
     }
 
+    /// Somebody that had only claimed to be this user was let in, so it is: its new name is the user's to pay for. If it
+    /// was not let in, the network pays that it came from.
+    pub(crate) fn settle_arrival(&mut self, client_id: &str, identity: &Identity, is_let_in: bool, now: Timestamp) {
+        if is_let_in && self.is_known(client_id, identity) {
+            return;
+        }
+        let (from, rate) =
+            (if is_let_in { parent_name(identity) } else { network_of(identity) }, self.settings.arrivals);
+        self.arrivals.may_bring(from, &rate.new_clients, now);
+    }
+
     fn is_known(&self, client_id: &str, identity: &Identity) -> bool {
         let publishers = &self.gate.publishers;
         let find = || publishers.get(publishers.find(&key_of(identity, client_id))?);
         self.by_client.contains_key(client_id) || find().is_some_and(Publisher::is_learned)
     }
+}
+
+/// Where somebody comes from, whoever it says it is.
+fn network_of(identity: &Identity) -> String {
+    parent_name(&Identity { user: None, ..identity.clone() })
 }
 
 #[cfg(test)]
@@ -160,6 +197,15 @@ mod tests {
         appointments.give(Duration::from_millis(5), Timestamp::from_secs_f64(1e9));
         let wait = appointments.give(Duration::from_millis(5), Timestamp::from_secs_f64(5.0));
         assert!(wait <= APPOINTMENT_MAX);
+    }
+
+    #[test]
+    fn what_is_only_looked_at_costs_nothing() {
+        let (mut arrivals, now) = (Arrivals::new(1), Timestamp::from_secs_f64(1e6));
+        let rate = Rate::new(1, Duration::from_secs(1000), 1);
+        assert!((0..10_000).all(|_| arrivals.could_bring("Uann", &rate, now)));
+        assert!(arrivals.may_bring("Uann".into(), &rate, now), "all of it is there");
+        assert!(!arrivals.could_bring("Uann", &rate, now));
     }
 
     #[test]

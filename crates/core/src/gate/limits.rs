@@ -4,12 +4,13 @@
 //! messages through at once and then one every time/N; what is beyond waits its time, and no longer. The limit of a
 //! client goes before that of its user, both before that of its class (`classes.NAME.rate`), and all before the one for
 //! everybody (`limits.rate`); the last two each client has for itself. That of a user is for all its clients on the same shard together; a user whose clients live on several shards
-//! has its rate on each of them.
+//! has its rate on each of them. That of a client that is called by its address holds in the same way for all connections from there.
 //!
 //! A *grant* (`entitled`) is a claim that need not be learned: so much comes first where something is scarce. It limits
 //! nobody. That of a client goes before that of its user, which each of its clients has for itself.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -20,6 +21,7 @@ use tidegate_control::rhythm::{Enforcement, Rhythm, RhythmConfig, RhythmPlan, Rh
 
 use super::Gate;
 use super::publisher::{Pin, PublisherTrouble};
+use crate::access::lasting_name;
 use crate::limits::LIMITS_MAX;
 use crate::session::Session;
 use crate::settings::Rate;
@@ -32,6 +34,27 @@ pub enum Whom {
     Client(Arc<str>),
     /// The clients of this user.
     User(Arc<str>),
+}
+
+impl Whom {
+    /// Whom it is about over all connections.
+    #[must_use]
+    pub fn lasting(&self) -> Self {
+        match self {
+            Self::Client(name) => Self::Client(lasting_name(name).into()),
+            Self::User(_) => self.clone(),
+        }
+    }
+
+    /// By what a rhythm is found that several clients share; none if it is the client's own.
+    fn shared(&self, session: &Session) -> Option<Arc<str>> {
+        match self {
+            Self::User(user) => Some(Arc::clone(user)),
+            Self::Client(name) if **name == *session.client_id => None,
+            // No user has a NUL.
+            Self::Client(name) => Some(format!("\0{name}").into()),
+        }
+    }
 }
 
 /// What was said of single clients and users.
@@ -61,17 +84,14 @@ impl ClientLimits {
     }
 }
 
-/// With the user whose it is, if it is not the client's own.
+/// With the name of what several clients share, if it is not the client's own.
 fn find(table: &Table, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
     if table.is_empty() {
         return None;
     }
-    let client = table.get(&Whom::Client(Arc::clone(&session.client_id))).map(|rate| (*rate, None));
-    let user = || {
-        let user = session.identity.user.as_ref()?;
-        Some((*table.get(&Whom::User(Arc::clone(user)))?, Some(Arc::clone(user))))
-    };
-    client.or_else(user)
+    let of = |whom: Whom| Some((*table.get(&whom)?, whom.shared(session)));
+    let client = Whom::Client(Arc::clone(&session.client_id)).lasting();
+    of(client).or_else(|| of(Whom::User(Arc::clone(session.identity.user.as_ref()?))))
 }
 
 fn put(table: &mut Table, whom: &Whom, rate: Option<Rate>) -> Result<(), LimitsFull> {
@@ -95,16 +115,18 @@ pub struct LimitsFull;
 
 impl ShardState {
     pub(crate) fn set_limit(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
-        put(&mut self.gate.limits.rates, whom, rate)?;
-        if let Whom::User(user) = whom {
-            self.gate.limits.users.remove(user);
+        let whom = whom.lasting();
+        put(&mut self.gate.limits.rates, &whom, rate)?;
+        match whom {
+            Whom::User(user) => drop(self.gate.limits.users.remove(&user)),
+            Whom::Client(name) => drop(self.gate.limits.users.remove(&*format!("\0{name}"))),
         }
         self.apply_limits(now);
         Ok(())
     }
 
     pub(crate) fn set_grant(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
-        put(&mut self.gate.limits.grants, whom, rate)?;
+        put(&mut self.gate.limits.grants, &whom.lasting(), rate)?;
         self.apply_limits(now);
         Ok(())
     }

@@ -59,7 +59,7 @@ use crate::message::{Precedence, Publication};
 use crate::settings::BackOff;
 use crate::shard::ConnId;
 use crate::state::ShardState;
-pub(crate) use arrivals::Arrivals;
+pub(crate) use arrivals::{Arrivals, NameProof};
 pub use claims::Reading;
 pub use classify::ClassReport;
 pub use limits::{LimitsFull, Whom};

@@ -112,7 +112,8 @@ mod tests {
 
     /// Somebody from this address publishes.
     fn connect(shard: &mut ShardState, client_id: &str, user: Option<&str>, peer: &str) {
-        let identity = Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None };
+        let identity =
+            Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None, claims: None };
         let (index, _) = shard.sessions.insert(Session::new(client_id.into(), identity, 0, 1));
         shard.enrol(index, Timestamp::from_secs_f64(1000.0));
     }

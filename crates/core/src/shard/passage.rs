@@ -25,6 +25,11 @@ impl Shard {
         self.state.judge_arrival(client_id, identity, now).map_err(|Unwelcome { reason, later }| (reason, later))
     }
 
+    /// The other broker has not let in somebody that claimed to be this.
+    pub fn handle_declined(&mut self, client_id: &str, identity: &Identity, now: Timestamp) {
+        self.state.settle_arrival(client_id, identity, false, now);
+    }
+
     /// A client was let in by the other broker. Nothing is said to it. `None`: a table is full.
     pub fn connect_admitted(&mut self, hello: Hello<'_>, now: Timestamp) -> Option<ConnId> {
         self.state.connect_admitted(hello, now)

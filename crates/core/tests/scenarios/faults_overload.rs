@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_control::pressure::Level;
-use tidegate_core::access::Open;
+use tidegate_core::access::{Identity, Open};
 use tidegate_core::settings::{ArrivalRules, Rate, Settings};
 use tidegate_wire_mqtt::AckKind::PubRel;
 use tidegate_wire_mqtt::{Decoded, Limits, Packet, Property, ReasonCode, Sender, Version, decode};
@@ -116,6 +116,32 @@ fn f057_ever_new_names_are_counted_by_where_they_come_from() {
     net.connect("user", &Options { user: Some("ann"), ..Options::default() });
     net.live(10 * SECOND);
     net.connect("later", &Options::default());
+}
+
+#[test]
+fn f057_who_only_claims_to_be_a_user_spends_nothing_of_hers_and_pays_by_its_network() {
+    let arrivals =
+        ArrivalRules { new_clients: Rate::new(1, SECOND, 100), paced: Rate::new(1_000_000, SECOND, 1_000_000) };
+    let mut net = Net::with(1, Settings { arrivals, ..Settings::default() }, Open);
+    net.shards[0].set_level(Level::Strained);
+    let ann = |peer: &str| Identity { user: Some("ann".into()), peer: peer.into(), ..Identity::default() };
+    let (there, home, now) = (ann("10.0.0.1:5000"), ann("10.9.9.9:5000"), net.now);
+    // Somebody guesses her password, with a new name for each; the broker behind says no.
+    let mut asked = 0;
+    for n in 0..1000 {
+        if net.shards[0].judge_arrival(&format!("guess-{n}"), &there, now).is_ok() {
+            net.shards[0].handle_declined(&format!("guess-{n}"), &there, now);
+            asked += 1;
+        }
+    }
+    assert_eq!(asked, 100, "its network may bring so many");
+    // She herself has all of hers, elsewhere, and pays for those that are let in.
+    for n in 0..100 {
+        assert!(net.shards[0].judge_arrival(&format!("lamp-{n}"), &home, now).is_ok(), "{n}");
+        net.connect(&format!("lamp-{n}"), &Options { user: Some("ann"), peer: "10.9.9.9:5000", ..Options::default() });
+    }
+    let (reason, later) = net.shards[0].judge_arrival("lamp-100", &home, now).unwrap_err();
+    assert_eq!((reason, later.is_some()), (ReasonCode::ConnectionRateExceeded, true));
 }
 
 #[test]

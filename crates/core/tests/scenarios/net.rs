@@ -172,8 +172,13 @@ impl Net {
             password: None,
         };
         let name = if client_id.is_empty() { "auto-1" } else { client_id };
-        let identity =
-            Identity { user: options.user.map(Into::into), peer: options.peer.into(), listener: "mqtt", roles: None };
+        let identity = Identity {
+            user: options.user.map(Into::into),
+            peer: options.peer.into(),
+            listener: "mqtt",
+            roles: None,
+            claims: None,
+        };
         let shard = shard_of(name, self.shards.len());
         let hello = MqttHello { connect: &connect, client_id: name, identity };
         let conn = self.shards[shard].handle_connect(&hello, self.now).unwrap();

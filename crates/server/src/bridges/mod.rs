@@ -5,31 +5,23 @@ mod task;
 mod to_other;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tidegate_admin::BridgeReport;
 use tidegate_bridge::{BridgeConfig, BridgePhase, BridgeStatus};
 use tidegate_broker::Handle as Broker;
-use tokio::sync::watch;
 use tracing::error;
 
 use crate::config::bridge::BridgeSettings;
+use crate::own_clients::{OwnKind, OwnTasks};
 use task::BridgeTask;
 use to_other::OtherBroker;
 pub use to_other::check_tls;
 pub(crate) use to_other::client_config;
 
-/// Between a fault of a bridge and its new beginning.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
 /// All bridges while they run. Dropping it ends them.
 #[derive(Debug)]
-pub struct Bridges {
-    stop: Option<watch::Sender<bool>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Bridges(#[expect(dead_code, reason = "they run while it is there")] OwnTasks);
 
 /// What everybody may see of one bridge.
 #[derive(Debug)]
@@ -105,59 +97,22 @@ impl Bridges {
             parts.push((config_of(settings), Arc::new(other), board));
         }
         let boards = parts.iter().map(|(_, _, board)| Arc::clone(board)).collect();
-        let (stop, stopped) = watch::channel(false);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let broker = broker.clone();
-        let life = move || {
-            runtime.block_on(async {
-                let tasks: Vec<_> = parts
-                    .into_iter()
-                    .map(|(config, other, board)| {
-                        tokio::spawn(watch_over(config, other, board, broker.clone(), stopped.clone()))
-                    })
-                    .collect();
-                for task in tasks {
-                    let _ = task.await;
-                }
-            });
-            // A look-up of a name cannot be given up, and may take as long as its servers like: nobody waits for it.
-            runtime.shutdown_background();
-        };
-        let thread = thread::Builder::new().name("bridges".to_owned()).spawn(life)?;
-        Ok(Some((Self { stop: Some(stop), thread: Some(thread) }, boards)))
+        let tasks = parts.into_iter().map(|(config, other, board)| {
+            let (name, broker) = (config.name.clone(), broker.clone());
+            let begin = move |stopped| {
+                let (other, board) = (Arc::clone(&other), Arc::clone(&board));
+                Some(BridgeTask::new(config.clone(), other, board, broker.clone()).run(stopped))
+            };
+            (name, begin)
+        });
+        Ok(Some((Self(OwnTasks::start(KIND, tasks.collect())?), boards)))
     }
 }
 
-/// One bridge, for as long as the process lives: a fault of it costs a connection, and nothing that is kept.
-async fn watch_over(
-    config: BridgeConfig,
-    other: Arc<OtherBroker>,
-    board: Arc<BridgeBoard>,
-    broker: Broker,
-    stopped: watch::Receiver<bool>,
-) {
-    loop {
-        let task = BridgeTask::new(config.clone(), Arc::clone(&other), Arc::clone(&board), broker.clone());
-        if tokio::spawn(task.run(stopped.clone())).await.is_ok() {
-            return;
-        }
-        error!(event = "bridge_restarted", bridge = config.name, "a bridge has failed and begins anew");
-        tokio::time::sleep(RESTART_PAUSE).await;
-    }
-}
-
-impl Drop for Bridges {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(true);
-        }
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            error!(event = "panic", "the thread of the bridges has panicked");
-        }
-    }
-}
+const KIND: OwnKind = OwnKind {
+    thread: "bridges",
+    tell_restart: |name| error!(event = "bridge_restarted", bridge = name, "a bridge has failed and begins anew"),
+};
 
 fn config_of(settings: &BridgeSettings) -> BridgeConfig {
     let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -1,33 +1,28 @@
 //! One bridge: sockets, a clock and chance around a [`BridgeMachine`]. Decides nothing.
 
 use std::future::pending;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 use tidegate_bridge::{BridgeAction, BridgeConfig, BridgeMachine, BridgePhase, BridgeSide};
 use tidegate_broker::Handle as Broker;
-use tidegate_broker::ask::{Answer, Question};
 use tidegate_control::Timestamp;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
 use super::BridgeBoard;
 use super::to_other::{BridgeStream, OtherBroker};
+use crate::own_clients::{OwnSession, TaskClock, chance, read_some, write_some};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 /// How often the board is brought up to date, and the spool is asked for.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
-/// How long this broker may take to say what a session is subscribed to.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// How long the last words may take.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
@@ -55,12 +50,11 @@ enum Happening {
 pub(super) struct BridgeTask {
     machine: BridgeMachine,
     name: String,
-    local_id: Arc<str>,
+    session: OwnSession,
     other: Arc<OtherBroker>,
     board: Arc<BridgeBoard>,
-    broker: Broker,
     rng: Xoshiro256PlusPlus,
-    began: Instant,
+    clock: TaskClock,
     opening: Option<OpeningStream>,
     local: OpenEnd,
     remote: OpenEnd,
@@ -72,16 +66,14 @@ pub(super) struct BridgeTask {
 
 impl BridgeTask {
     pub(super) fn new(config: BridgeConfig, other: Arc<OtherBroker>, board: Arc<BridgeBoard>, broker: Broker) -> Self {
-        let seed = std::hash::RandomState::new().build_hasher().finish();
         Self {
             name: config.name.clone(),
-            local_id: config.local_id.as_str().into(),
+            session: OwnSession::new(broker, &config.local_id),
             machine: BridgeMachine::new(config, Timestamp::ZERO),
             other,
             board,
-            broker,
-            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            began: Instant::now(),
+            rng: chance(),
+            clock: TaskClock::start(),
             opening: None,
             local: OpenEnd::default(),
             remote: OpenEnd::default(),
@@ -92,13 +84,15 @@ impl BridgeTask {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::ZERO + self.began.elapsed()
+        self.clock.now()
     }
 
     /// Until the process ends.
     pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         let mut buffers = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
-        self.learn_filters().await;
+        if let Some(filters) = self.session.filters().await {
+            self.machine.note_subscribed(filters.iter().map(String::as_str));
+        }
         loop {
             self.machine.turn(self.now(), &mut self.rng);
             while let Some(action) = self.machine.poll_action() {
@@ -113,32 +107,17 @@ impl BridgeTask {
         }
     }
 
-    /// What its session is subscribed to, from before a restart. Without an answer nothing is given up, and what comes for it is
-    /// dropped later.
-    async fn learn_filters(&mut self) {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let question = Question::Client { client_id: Arc::clone(&self.local_id) };
-        let asked = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
-            let _ = sender.send(answer);
-        });
-        let answer = tokio::time::timeout(ANSWER_MAX, receiver).await;
-        if let (Ok(()), Ok(Ok(Answer::Client(Some(detail))))) = (asked, answer) {
-            self.machine.note_subscribed(detail.filters.iter().map(|(filter, _)| &**filter));
-        }
-    }
-
     fn act(&mut self, action: BridgeAction) {
         match action {
             BridgeAction::Open { address } => self.opening = Some(Box::pin(Arc::clone(&self.other).open(address))),
             BridgeAction::Attach => {
-                let attached = self.broker.attach_own().and_then(|stream| {
-                    stream.set_nonblocking(true)?;
-                    UnixStream::from_std(stream)
-                });
                 let now = self.now();
-                match attached {
+                match self.session.attach() {
                     Ok(stream) => {
-                        self.local = OpenEnd { halves: Some(split(Box::new(stream))), is_unflushed: false };
+                        self.local = OpenEnd {
+                            halves: Some(split(Box::new(stream) as Box<dyn BridgeStream>)),
+                            is_unflushed: false,
+                        };
                         self.machine.handle_opened(BridgeSide::Local, now);
                     }
                     Err(error) => {
@@ -153,7 +132,7 @@ impl BridgeTask {
     }
 
     async fn wait(&mut self, buffers: &mut (Vec<u8>, Vec<u8>), stopped: &mut watch::Receiver<bool>) -> Happening {
-        let due = self.machine.poll_timeout().map(|at| self.began + at.since(Timestamp::ZERO));
+        let due = self.machine.poll_timeout().map(|at| self.clock.at(at));
         let due = due.map_or(self.show_at, |due| due.min(self.show_at));
         let reads = [BridgeSide::Local, BridgeSide::Remote].map(|side| self.machine.wants_read(side));
         let (local_out, remote_out) = self.machine.outputs();
@@ -226,7 +205,7 @@ impl BridgeTask {
         let is_up = status.phase == BridgePhase::Up;
         if is_new && was_up.is_none_or(|before| (before == BridgePhase::Up) != is_up) {
             let topic = format!("$SYS/broker/connection/{}/state", self.name);
-            if !self.broker.say_system(topic, u8::from(is_up).to_string()) {
+            if !self.session.say_system(topic, u8::from(is_up).to_string()) {
                 // There is no room for it now: it is said again.
                 self.shown = was_up;
             }
@@ -241,14 +220,8 @@ impl BridgeTask {
             self.told = Some(trouble.clone());
         }
         self.board.seen().status = status;
-        let (board, question) = (Arc::clone(&self.board), Question::Client { client_id: Arc::clone(&self.local_id) });
-        // Nobody waits for the answer; a broker that has no time says nothing, and the board shows what was.
-        let _ = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
-            if let Answer::Client(Some(detail)) = answer {
-                let (messages, bytes) = detail.client.queued;
-                board.seen().spool = ((messages + detail.client.inflight) as u64, bytes as u64);
-            }
-        });
+        let board = Arc::clone(&self.board);
+        self.session.ask_spool(move |spool| board.seen().spool = spool);
     }
 }
 
@@ -267,22 +240,6 @@ impl OpenEnd {
 async fn opened(opening: &mut Option<OpeningStream>) -> io::Result<Box<dyn BridgeStream>> {
     match opening {
         Some(opening) => opening.await,
-        None => pending().await,
-    }
-}
-
-async fn read_some(read: Option<&mut ReadEnd>, buffer: &mut [u8]) -> io::Result<usize> {
-    match read {
-        Some(read) => read.read(buffer).await,
-        None => pending().await,
-    }
-}
-
-/// Writes, or flushes what was written: each alone can be given up and begun again.
-async fn write_some(write: Option<&mut WriteEnd>, out: &[u8]) -> io::Result<usize> {
-    match write {
-        Some(write) if out.is_empty() => write.flush().await.map(|()| 0),
-        Some(write) => write.write(out).await,
         None => pending().await,
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn client_config(tls: &BridgeTls) -> Result<ClientConfig> {
     };
     let (added, _) = roots.add_parsable_certificates(found);
     if added == 0 {
-        bail!("there is no certificate to trust; name one with bridge.tls.ca");
+        bail!("there is no certificate to trust; name a file of them with \"ca\"");
     }
     // Named, not looked up: another crate of this program may have chosen another provider.
     let provider = Arc::new(rustls::crypto::ring::default_provider());

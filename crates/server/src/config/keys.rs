@@ -186,8 +186,14 @@ keys! {
         Restart gateway: WholeNumber<0, 255> = WholeNumber(1);
     }
     guard: GuardSection {
-        /// The broker behind, for which Tidegate is only a gate ("tidegate guard --upstream HOST:PORT"): sessions, users and messages are there, and nothing is kept here but what is usual for whom.
+        /// The broker behind, for which Tidegate is only a gate ("tidegate guard --upstream HOST:PORT", or "mqtts://HOST:PORT" if it wants TLS): sessions, users and messages are there, and nothing is kept here but what is usual for whom.
         Restart upstream: Or<Off, UpstreamAddress> = Or::WORD;
+        /// With TLS to the broker behind: certificates to trust, PEM; unset: those of the operating system.
+        Restart ca: Option<PathBuf> = None;
+        /// With TLS to the broker behind: the certificate chain that a guard shows it, PEM, for all clients.
+        Restart cert: Option<PathBuf> = None;
+        /// The private key of that, PEM, not encrypted.
+        Restart key: Option<PathBuf> = None;
         /// How long the broker behind may take to accept a connection and answer a CONNECT.
         Restart timeout: Span<100, 60_000> = Span(std::time::Duration::from_secs(5));
     }

@@ -41,28 +41,59 @@ impl Setting for BindAddress {
     }
 }
 
-/// Where another broker is: a name or an address, and a port.
+/// Where another broker is: a name or an address, a port, and whether it is spoken to over TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamAddress(pub String);
+pub struct UpstreamAddress {
+    /// An address of IPv6 without brackets.
+    pub host: String,
+    pub port: u16,
+    pub is_tls: bool,
+}
+
+impl UpstreamAddress {
+    /// Host and port, as people write them.
+    pub fn place(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
 
 impl Setting for UpstreamAddress {
     fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let text = value.text()?.trim();
-        if text.parse::<u16>().is_ok_and(|port| port > 0) {
-            return Some(Self(format!("127.0.0.1:{text}")));
+        let (is_tls, usual, place) = match text.split_once("://") {
+            Some(("mqtts", place)) => (true, Some(8883), place),
+            Some(("mqtt", place)) => (false, Some(1883), place),
+            Some(_) => return None,
+            None => (false, None, text),
+        };
+        let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+        if let Some(port) = number(place) {
+            return Some(Self { host: "127.0.0.1".to_owned(), port, is_tls });
         }
-        let (host, port) = text.rsplit_once(':')?;
-        let is_name = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
-        let is_v6 = text.parse::<SocketAddr>().is_ok();
-        ((is_name || is_v6) && port.parse::<u16>().is_ok_and(|port| port > 0)).then(|| Self(text.to_owned()))
+        let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, rest)) => {
+                let _: std::net::Ipv6Addr = host.parse().ok()?;
+                (host, rest.strip_prefix(':').map_or(usual.filter(|_| rest.is_empty()), number)?)
+            }
+            None => match place.split_once(':') {
+                Some((host, port)) => (host, number(port)?),
+                None => (place, usual?),
+            },
+        };
+        let is_name = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:".contains(c));
+        is_name.then(|| Self { host: host.to_owned(), port, is_tls })
     }
 
     fn expected() -> String {
-        "\"HOST:PORT\" of an MQTT broker without TLS, with a name or an address, or \"PORT\" on this machine".to_owned()
+        "\"HOST:PORT\" of an MQTT broker, with a name or an address, \"mqtts://HOST:PORT\" if it wants TLS, or \"PORT\" on this \
+         machine"
+            .to_owned()
     }
 
     fn show(&self) -> String {
-        format!("{:?}", self.0)
+        let scheme = if self.is_tls { "mqtts://" } else { "" };
+        format!("\"{scheme}{}\"", self.place())
     }
 }
 

@@ -87,6 +87,10 @@ impl AccessPolicy for RunningProcess {
         asked(self.handle.authenticate(directory.authenticator, credentials, from, told))
     }
 
+    fn is_taken_back(&self, user: &str, shown_s: u64) -> bool {
+        self.now().revoked.until(user).is_some_and(|until| shown_s <= until)
+    }
+
     fn check_certificate(&self, user: String, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
         let Some(directory) = self.directory() else {
             // Without users every certificate that was verified is as good as another.

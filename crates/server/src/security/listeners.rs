@@ -116,6 +116,14 @@ impl Authenticator for ListenerAuthenticators {
         self.at(credentials.listener).login(credentials)
     }
 
+    fn recall(&self, credentials: &Credentials) -> Option<Result<LoginGrant, LoginRefusal>> {
+        self.at(credentials.listener).recall(credentials)
+    }
+
+    fn asks_elsewhere(&self, credentials: &Credentials) -> bool {
+        self.at(credentials.listener).asks_elsewhere(credentials)
+    }
+
     fn is_guessable(&self, credentials: &Credentials) -> bool {
         self.at(credentials.listener).is_guessable(credentials)
     }

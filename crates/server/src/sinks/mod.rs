@@ -11,29 +11,21 @@ mod task;
 mod web;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tidegate_admin::SinkReport;
 use tidegate_broker::Handle as Broker;
 use tidegate_sink::{SinkConfig, SinkPhase, SinkStatus};
-use tokio::sync::watch;
 use tracing::error;
 
 use crate::config::sink::SinkSettings;
+use crate::own_clients::{OwnKind, OwnTasks};
 use receiver::Receiver;
 use task::SinkTask;
 
-/// Between a fault of a sink and its new beginning.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
 /// All sinks while they run. Dropping it ends them.
 #[derive(Debug)]
-pub struct Sinks {
-    stop: Option<watch::Sender<bool>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Sinks(#[expect(dead_code, reason = "they run while it is there")] OwnTasks);
 
 /// What everybody may see of one sink.
 #[derive(Debug)]
@@ -104,52 +96,24 @@ impl Sinks {
             parts.push((settings.clone(), board));
         }
         let boards = parts.iter().map(|(_, board)| Arc::clone(board)).collect();
-        let (stop, stopped) = watch::channel(false);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let broker = broker.clone();
-        let life = move || {
-            runtime.block_on(async {
-                let watched = parts.into_iter().map(|(settings, board)| {
-                    tokio::spawn(watch_over(settings, board, broker.clone(), stopped.clone()))
-                });
-                for task in watched.collect::<Vec<_>>() {
-                    let _ = task.await;
-                }
-            });
-            // A look-up of a name cannot be given up, and may take as long as its servers like: nobody waits for it.
-            runtime.shutdown_background();
-        };
-        let thread = thread::Builder::new().name("sinks".to_owned()).spawn(life)?;
-        Ok(Some((Self { stop: Some(stop), thread: Some(thread) }, boards)))
+        let tasks = parts.into_iter().map(|(settings, board)| {
+            let (name, broker) = (settings.name.clone(), broker.clone());
+            let begin = move |stopped| {
+                // It was sound when the process began, and its files are read.
+                let receiver = Receiver::new(&settings).ok()?;
+                let (config, board) = (config_of(&settings), Arc::clone(&board));
+                Some(SinkTask::new(&settings.name, config, receiver, board, broker.clone()).run(stopped))
+            };
+            (name, begin)
+        });
+        Ok(Some((Self(OwnTasks::start(KIND, tasks.collect())?), boards)))
     }
 }
 
-/// One sink, for as long as the process lives: a fault of it costs a connection, and nothing that is kept.
-async fn watch_over(settings: SinkSettings, board: Arc<SinkBoard>, broker: Broker, stopped: watch::Receiver<bool>) {
-    loop {
-        // It was sound when the process began, and its files are read.
-        let Ok(receiver) = Receiver::new(&settings) else { return };
-        let task = SinkTask::new(&settings.name, config_of(&settings), receiver, Arc::clone(&board), broker.clone());
-        if tokio::spawn(task.run(stopped.clone())).await.is_ok() {
-            return;
-        }
-        error!(event = "sink_restarted", sink = settings.name, "a sink has failed and begins anew");
-        tokio::time::sleep(RESTART_PAUSE).await;
-    }
-}
-
-impl Drop for Sinks {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(true);
-        }
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            error!(event = "panic", "the thread of the sinks has panicked");
-        }
-    }
-}
+const KIND: OwnKind = OwnKind {
+    thread: "sinks",
+    tell_restart: |name| error!(event = "sink_restarted", sink = name, "a sink has failed and begins anew"),
+};
 
 fn config_of(settings: &SinkSettings) -> SinkConfig {
     SinkConfig {

@@ -1,20 +1,16 @@
 //! One sink: a socket, a clock and chance around a [`SinkMachine`]. Decides nothing.
 
 use std::future::pending;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 use tidegate_broker::Handle as Broker;
-use tidegate_broker::ask::{Answer, Question};
 use tidegate_control::Timestamp;
 use tidegate_sink::{SinkAction, SinkConfig, SinkMachine, SinkPhase, SinkVerdict};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -22,13 +18,12 @@ use tracing::{info, warn};
 
 use super::SinkBoard;
 use super::receiver::Receiver;
+use crate::own_clients::{OwnSession, TaskClock, chance, read_some, write_some};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 /// How often the board is brought up to date, and the spool is asked for.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
-/// How long this broker may take to say what a session is subscribed to.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// How long the answer to what is under way is waited for, when the process ends.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
@@ -46,16 +41,15 @@ enum Happening {
 pub(super) struct SinkTask {
     machine: SinkMachine,
     name: String,
-    local_id: Arc<str>,
+    session: OwnSession,
     /// Here, unless it delivers.
     receiver: Option<Receiver>,
     delivery: Option<Delivery>,
     local: Option<(OwnedReadHalf, OwnedWriteHalf)>,
     out: Vec<u8>,
     board: Arc<SinkBoard>,
-    broker: Broker,
     rng: Xoshiro256PlusPlus,
-    began: Instant,
+    clock: TaskClock,
     show_at: Instant,
     shown: Option<SinkPhase>,
     /// What was said of its trouble last.
@@ -70,19 +64,17 @@ impl SinkTask {
         board: Arc<SinkBoard>,
         broker: Broker,
     ) -> Self {
-        let seed = std::hash::RandomState::new().build_hasher().finish();
         Self {
             name: name.to_owned(),
-            local_id: config.local_id.as_str().into(),
+            session: OwnSession::new(broker, &config.local_id),
             machine: SinkMachine::new(config, Timestamp::ZERO),
             receiver: Some(receiver),
             delivery: None,
             local: None,
             out: Vec::new(),
             board,
-            broker,
-            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            began: Instant::now(),
+            rng: chance(),
+            clock: TaskClock::start(),
             show_at: Instant::now(),
             shown: None,
             told: None,
@@ -90,13 +82,15 @@ impl SinkTask {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::ZERO + self.began.elapsed()
+        self.clock.now()
     }
 
     /// Until the process ends.
     pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         let mut buffer = vec![0; READ_BYTES];
-        self.learn_filters().await;
+        if let Some(filters) = self.session.filters().await {
+            self.machine.note_subscribed(filters.iter().map(String::as_str));
+        }
         loop {
             self.machine.turn(self.now(), &mut self.rng);
             while let Some(action) = self.machine.poll_action() {
@@ -111,28 +105,11 @@ impl SinkTask {
         }
     }
 
-    /// What its session is subscribed to, from before a restart. Without an answer nothing is given up.
-    async fn learn_filters(&mut self) {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let question = Question::Client { client_id: Arc::clone(&self.local_id) };
-        let asked = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
-            let _ = sender.send(answer);
-        });
-        let answer = tokio::time::timeout(ANSWER_MAX, receiver).await;
-        if let (Ok(()), Ok(Ok(Answer::Client(Some(detail))))) = (asked, answer) {
-            self.machine.note_subscribed(detail.filters.iter().map(|(filter, _)| &**filter));
-        }
-    }
-
     fn act(&mut self, action: SinkAction) {
         match action {
             SinkAction::Attach => {
-                let attached = self.broker.attach_own().and_then(|stream| {
-                    stream.set_nonblocking(true)?;
-                    UnixStream::from_std(stream)
-                });
                 let now = self.now();
-                match attached {
+                match self.session.attach() {
                     Ok(stream) => {
                         self.local = Some(stream.into_split());
                         self.machine.handle_attached(now);
@@ -156,7 +133,7 @@ impl SinkTask {
     }
 
     async fn wait(&mut self, buffer: &mut [u8], stopped: &mut watch::Receiver<bool>) -> Happening {
-        let due = self.machine.poll_timeout(self.now()).map(|at| self.began + at.since(Timestamp::ZERO));
+        let due = self.machine.poll_timeout(self.now()).map(|at| self.clock.at(at));
         let due = due.map_or(self.show_at, |due| due.min(self.show_at));
         let wants_read = self.machine.wants_read();
         let (read, write) = match &mut self.local {
@@ -227,14 +204,8 @@ impl SinkTask {
             self.told = Some(trouble.clone());
         }
         self.board.seen().status = status;
-        let (board, question) = (Arc::clone(&self.board), Question::Client { client_id: Arc::clone(&self.local_id) });
-        // Nobody waits for the answer; a broker that has no time says nothing, and the board shows what was.
-        let _ = self.broker.ask(self.broker.shard_of(&self.local_id), question, move |answer| {
-            if let Answer::Client(Some(detail)) = answer {
-                let (messages, bytes) = detail.client.queued;
-                board.seen().spool = ((messages + detail.client.inflight) as u64, bytes as u64);
-            }
-        });
+        let board = Arc::clone(&self.board);
+        self.session.ask_spool(move |spool| board.seen().spool = spool);
     }
 }
 
@@ -242,20 +213,6 @@ impl SinkTask {
 async fn answered(delivery: &mut Option<Delivery>) -> (Receiver, SinkVerdict) {
     match delivery {
         Some(delivery) => delivery.await,
-        None => pending().await,
-    }
-}
-
-async fn read_some(read: Option<&mut OwnedReadHalf>, buffer: &mut [u8]) -> io::Result<usize> {
-    match read {
-        Some(read) => read.read(buffer).await,
-        None => pending().await,
-    }
-}
-
-async fn write_some(write: Option<&mut OwnedWriteHalf>, out: &[u8]) -> io::Result<usize> {
-    match write {
-        Some(write) => write.write(out).await,
         None => pending().await,
     }
 }

@@ -334,7 +334,7 @@ fn greet(shard: &mut Shard, name: &str, now: Timestamp) -> Option<ConnId> {
         user_name: None,
         password: None,
     };
-    let identity = Identity { user: None, peer: "trace".into(), listener: LISTENER, roles: None };
+    let identity = Identity { user: None, peer: "trace".into(), listener: LISTENER, roles: None, claims: None };
     shard.handle_connect(&MqttHello { connect: &connect, client_id: name, identity }, now)
 }
 

@@ -8,7 +8,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -33,6 +33,8 @@ pub(super) struct Authenticated {
     pub(super) user: Arc<str>,
     /// When what was shown is over, if it has an end: a socket that was opened with it ends then.
     pub(super) ends: Option<Instant>,
+    /// When a token was shown, in seconds since 1970: it may be taken back.
+    pub(super) shown_s: Option<u64>,
 }
 
 /// What whoever asks may do. None: everything.
@@ -121,7 +123,7 @@ async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Aut
         Some(user) if !head.headers.contains_key(header::AUTHORIZATION) => {
             let asked = |told| door.policy.check_certificate(user.to_string(), peer(head), told);
             judge(asked, "the certificate names no user").await?;
-            Ok(Some(Authenticated { user, ends: None }))
+            Ok(Some(Authenticated { user, ends: None, shown_s: None }))
         }
         _ if is_free => Ok(None),
         _ => identify(door, &head.headers, peer(head)).await.map(Some),
@@ -142,6 +144,8 @@ fn writes(method: &Method, path: &str) -> bool {
 
 async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<Authenticated, SpaceProblem> {
     if let Some(token) = bearer(headers) {
+        // Before it is judged: what is taken back meanwhile was shown before.
+        let shown_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         // Never remembered: a token has an end.
         let (reply, verdict) = oneshot::channel();
         let told = Box::new(move |holder| drop(reply.send(holder)));
@@ -149,11 +153,12 @@ async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result
         let holder: Option<TokenHolder> = wait(asked(told), verdict).await?;
         let TokenHolder { user, valid_for } = holder.ok_or_else(|| who_are_you("the token is not valid here"))?;
         // One that ends after the clock does has no end.
-        return Ok(Authenticated { user, ends: valid_for.and_then(|time| Instant::now().checked_add(time)) });
+        let ends = valid_for.and_then(|time| Instant::now().checked_add(time));
+        return Ok(Authenticated { user, ends, shown_s: Some(shown_s) });
     }
     let (name, password) = basic(headers)?;
     let (print, user) = (door.remembered.print(&name, &password), Arc::from(name.as_str()));
-    let known = Authenticated { user, ends: None };
+    let known = Authenticated { user, ends: None, shown_s: None };
     let generation = door.policy.generation();
     if door.remembered.find(print, Instant::now(), |known| *known == generation).is_some() {
         return Ok(known);

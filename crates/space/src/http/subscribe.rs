@@ -41,6 +41,8 @@ const WINDOW: usize = 16;
 const READ_BYTES: usize = 4 << 10;
 /// How often a silent socket is asked whether somebody is there.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// How often it is looked whether a token was taken back: a number is compared.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) async fn upgrade(
     State(door): State<Arc<HttpState>>,
@@ -50,11 +52,12 @@ pub(super) async fn upgrade(
     socket: WebSocketUpgrade,
 ) -> Result<Response, SpaceProblem> {
     let policy = Arc::clone(&door.policy);
-    let (user, ends) = user.map(|Extension(Authenticated { user, ends })| (user, ends)).unzip();
-    let ends = ends.flatten().map(Instant::from_std);
+    let shown = user.map(|Extension(shown)| shown);
+    let (ends, shown_s) = shown.as_ref().map_or((None, None), |shown| (shown.ends, shown.shown_s));
+    let (user, ends) = (shown.map(|Authenticated { user, .. }| user), ends.map(Instant::from_std));
     let rights = ConnectionRights::new(Arc::clone(&policy), user.clone());
     let handle = door.handle.restricted(rights.rights.as_ref());
-    let kp = SocketKp { user, ends, address: from, name: asks(&headers).client };
+    let kp = SocketKp { user, ends, shown_s, address: from, name: asks(&headers).client };
     let place = door
         .places
         .take(ConnectionKind::Socket, &handle.shared.counts)
@@ -90,6 +93,8 @@ struct SocketKp {
     user: Option<Arc<str>>,
     /// When the token is over that the socket was opened with.
     ends: Option<Instant>,
+    /// When that was shown.
+    shown_s: Option<u64>,
     address: IpAddr,
     name: Option<Box<str>>,
 }
@@ -123,6 +128,7 @@ async fn attend(
 
 impl Socket {
     async fn serve(&mut self, socket: &mut WebSocket, inlet: &mut NotificationInlet) {
+        let mut looked_at = (Instant::now(), self.policy.generation());
         loop {
             if !self.out.is_empty() {
                 self.out_bytes = 0;
@@ -140,11 +146,12 @@ impl Socket {
             tokio::select! {
                 biased;
                 // First of all: whoever always has something to say would never see its end.
-                () = end_of(self.kp.ends) => {
-                    let code = axum::extract::ws::close_code::POLICY;
-                    let last = Message::Close(Some(CloseFrame { code, reason: TOKEN_ENDED.into() }));
-                    let _ = timeout(WRITE_TIMEOUT, socket.send(last)).await;
-                    return;
+                () = end_of(self.kp.ends) => return say_goodbye(socket, TOKEN_ENDED).await,
+                () = end_of(self.kp.shown_s.map(|_| looked_at.0 + LOOK_INTERVAL)) => {
+                    let before = std::mem::replace(&mut looked_at, (Instant::now(), self.policy.generation()));
+                    if before.1 != looked_at.1 && self.is_taken_back() {
+                        return say_goodbye(socket, TOKEN_TAKEN_BACK).await;
+                    }
                 }
                 (asked, outcome, unread) = next(&mut self.under_way) => match unread {
                     Some(error) => self.say(SepaError::unread(&error, asked.alias.as_deref()).text()),
@@ -166,6 +173,11 @@ impl Socket {
                 }
             }
         }
+    }
+
+    fn is_taken_back(&self) -> bool {
+        let shown = self.kp.user.as_deref().zip(self.kp.shown_s);
+        shown.is_some_and(|(user, shown_s)| self.policy.is_taken_back(user, shown_s))
     }
 
     /// A name in the first message counts, if none came with the handshake: browsers cannot say it there.
@@ -303,6 +315,16 @@ impl Socket {
 
 /// What a client is told whose token is over.
 const TOKEN_ENDED: &str = "the token has expired; come back with a new one";
+
+/// And one whose token is not valid any more.
+const TOKEN_TAKEN_BACK: &str = "the token was taken back; come back with a new one";
+
+/// The last that a client hears (RFC 6455, 7.4.1: 1008).
+async fn say_goodbye(socket: &mut WebSocket, reason: &'static str) {
+    let code = axum::extract::ws::close_code::POLICY;
+    let last = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
+    let _ = timeout(WRITE_TIMEOUT, socket.send(last)).await;
+}
 
 /// Waits until then; for ever, if there is no end.
 async fn end_of(time: Option<Instant>) {

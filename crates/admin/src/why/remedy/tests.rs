@@ -74,7 +74,7 @@ impl World {
             password: None,
         };
         let peer = format!("10.0.{}.1:5", self.senders.len()).into();
-        let identity = Identity { user: None, peer, listener: "mqtt", roles: None };
+        let identity = Identity { user: None, peer, listener: "mqtt", roles: None, claims: None };
         let conn = self.shard.handle_connect(&MqttHello { connect: &connect, client_id, identity }, self.now).unwrap();
         let (dry_at, unread) = (self.now, Vec::new());
         let sender =

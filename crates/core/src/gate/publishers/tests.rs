@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use tidegate_control::rhythm::RhythmConfig;
 
 fn key(user: Option<&str>, peer: &str, client_id: &str) -> String {
-    key_of(&Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None }, client_id)
+    key_of(
+        &Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None, claims: None },
+        client_id,
+    )
 }
 
 #[test]
@@ -19,7 +22,8 @@ fn a_principal_is_an_identifier_of_its_user_or_in_its_network() {
     assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "b"), "neighbours behind one NAT");
     for peer in ["10.0.0.1:1", "[2001:db8::1]:1", "pipe"] {
         for user in [None, Some("4u ] a")] {
-            let identity = Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None };
+            let identity =
+                Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt", roles: None, claims: None };
             assert_eq!(parent_in(&key_of(&identity, "a ] b")), Some(&*parent_name(&identity)), "{peer}");
         }
         assert_eq!(client_in(&key(None, peer, "a ] b")), Some("a ] b"), "{peer}");

@@ -111,6 +111,7 @@ impl ZooHost {
             peer: format!("127.1.{network}.{host}:{}", 1024 + client).into(),
             listener: LISTENER,
             roles: None,
+            claims: None,
         };
         let shard = shard_of(&who.id, self.loops.len());
         let a_loop = &mut self.loops[shard];
