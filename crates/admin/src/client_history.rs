@@ -9,10 +9,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tidegate_core::report::ClientReport;
 
-use crate::limits::{HISTORY_TENS, TRACK_STEP_S, TRACKED_CLIENTS_MAX};
+use crate::limits::{HISTORY_TENS, TRACK_GAP_S, TRACK_STEP_S, TRACKED_CLIENTS_MAX};
+use crate::situation::usual_of;
 use crate::view;
 
-/// Names of the values of a point, in order; rates are messages a second since the point before.
+/// Names of the values of a point, in order; rates are messages a second since the look before. What is not known is null, and
+/// over a time without looks there is no point.
 const FIELDS: [&str; 7] = ["at", "received", "delivered", "refused", "lost", "queued", "usual"];
 
 /// The counters of a client at one moment.
@@ -64,10 +66,11 @@ impl ClientHistories {
             refused: ledger.refused(),
             lost: view::drops(ledger),
         };
-        let usual = client.publisher.and_then(|publisher| publisher.usual).or_else(|| view::learned_rate(client));
-        self.push(&client.client_id, counts, client.queued.0 as f32, usual.unwrap_or(0.0) as f32);
+        let usual = usual_of(client).map_or(f32::NAN, |usual| usual as f32);
+        self.push(&client.client_id, counts, client.queued.0 as f32, usual);
     }
 
+    /// `usual` is no number while it is being learned.
     fn push(&mut self, client_id: &Arc<str>, counts: ClientCounts, queued: f32, usual: f32) {
         if !self.tracks.contains_key(client_id) && self.tracks.len() >= TRACKED_CLIENTS_MAX {
             let oldest = self.tracks.iter().min_by_key(|(_, track)| track.last.at).map(|(name, _)| Arc::clone(name));
@@ -75,7 +78,8 @@ impl ClientHistories {
         }
         let track = self.tracks.entry(Arc::clone(client_id)).or_default();
         let last = track.last;
-        if last.at == 0 {
+        // A rate over a time in which nobody looked would be spread over all of it.
+        if last.at == 0 || counts.at.saturating_sub(last.at) > TRACK_GAP_S {
             track.last = counts;
             return;
         }
@@ -141,6 +145,19 @@ mod tests {
             json!([9010, 10.0, 0.0, 0.0, 0.0, 0.0, 0.0])
         );
         assert_eq!(histories.json("nobody")["points"], json!([]));
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_and_a_time_without_looks_has_no_points() {
+        let (mut histories, name) = (ClientHistories::default(), Arc::from("meter-17"));
+        for second in [0, 10, 20, 260, 270_u64] {
+            histories.push(&name, counts(1000 + second, 5 * second), 0.0, f32::NAN);
+        }
+        let known = histories.json("meter-17");
+        let points: Vec<(&Value, &Value)> =
+            known["points"].as_array().unwrap().iter().map(|point| (&point[0], &point[6])).collect();
+        let null = &Value::Null;
+        assert_eq!(points, [(&json!(1010), null), (&json!(1020), null), (&json!(1270), null)]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::live::unix_seconds;
 use crate::problem::{Answered, Problem, json_of, no_client};
 use crate::state::{AdminState, lock};
 use crate::view;
+use crate::why::words;
 
 /// A column to sort by, the largest first; names go from A to Z.
 #[derive(Clone, Copy)]
@@ -99,7 +100,7 @@ pub(crate) async fn list(State(state): State<Arc<AdminState>>, Query(words): Que
         }
         None => None,
     };
-    let is_wanted = |client: &ClientReport| wanted.is_none_or(|wanted| client.state.name() == wanted);
+    let is_wanted = |client: &ClientReport| wanted.is_none_or(|wanted| is_in_state(client.state, wanted));
     let (rows, total) = first(&state, column, after.as_ref(), limit, is_wanted).await?;
     let next = (rows.len() == limit).then(|| rows.last()).flatten();
     let clients: Vec<Value> = rows.iter().map(|(_, client)| view::client(&state, client)).collect();
@@ -108,6 +109,12 @@ pub(crate) async fn list(State(state): State<Arc<AdminState>>, Query(words): Que
         "total": total,
         "cursor": next.map(|(place, _)| place.to_cursor()),
     })))
+}
+
+/// Who is away and loses is both.
+fn is_in_state(state: ClientState, wanted: &str) -> bool {
+    let is_both = state == ClientState::AwayLosing && ["away", "losing"].contains(&wanted);
+    is_both || state.name() == wanted
 }
 
 /// The first so many clients in an order, and how many there are.
@@ -241,13 +248,45 @@ pub(crate) async fn kick(State(state): State<Arc<AdminState>>, Path(client_id): 
     if ask(&state, state.handle.shard_of(&client_id), question).await? == Answer::Kicked(true) {
         return Ok(about(format!("client {client_id}"), json_of(&json!({ "kicked": client_id }))));
     }
-    let detail = format!("client {client_id:?} is not connected");
+    let is_kept = find(&state, &client_id).await?.is_some();
+    let detail = if is_kept {
+        format!(
+            "client {client_id:?} is not connected, and its session is kept; to end that:  {}",
+            words::end_session(&client_id)
+        )
+    } else {
+        format!("client {client_id:?} is not connected")
+    };
     Err(Problem::new(StatusCode::NOT_FOUND, "no-such-client", detail))
+}
+
+/// `DELETE /api/v1/clients/{id}/session`: its connection, subscriptions, and what waits for it.
+pub(crate) async fn end_session(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
+    let question = Question::EndSession { client_id: client_id.as_str().into() };
+    match ask(&state, state.handle.shard_of(&client_id), question).await? {
+        Answer::SessionEnded(Some(before)) => {
+            let ended = json!({
+                "ended": client_id,
+                "was_connected": before.client.link.is_some(),
+                "lost": before.client.queued.0 + before.client.inflight,
+                "subscriptions": before.client.subscriptions,
+            });
+            Ok(about(format!("session {client_id}"), json_of(&ended)))
+        }
+        _ => Err(no_client(&client_id)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_away_and_loses_is_found_as_either() {
+        let found = |wanted| is_in_state(ClientState::AwayLosing, wanted);
+        assert!(found("away") && found("losing") && found("away-losing") && !found("ok"));
+        assert!(!is_in_state(ClientState::Away, "losing") && !is_in_state(ClientState::Losing, "away"));
+    }
 
     #[test]
     fn a_cursor_is_a_place_in_the_order() {

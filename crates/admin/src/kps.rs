@@ -10,7 +10,7 @@ use tidegate_space::{KpReport, KpRole, LimitOwner, RequestLimit};
 use crate::problem::{Answered, json_of};
 use crate::state::AdminState;
 use crate::view;
-use crate::why::words::{span, whole_per_second};
+use crate::why::words::{counted, span, whole_per_second};
 
 /// KPs in the list; the others are counted.
 const KPS_SHOWN_MAX: usize = 500;
@@ -81,8 +81,8 @@ fn words_of(kp: &KpReport) -> String {
         format!("KP {called} ({}, {}{user}) was heard {} ago", kp.address, kp.door, span(kp.silent)),
         format!("class {}, a {} ({comes}), share {}", kp.class, standing.role.name(), standing.weight),
         format!(
-            "{} requests: {} answered, {} refused, {} out of date, {} failed; an answer waits {} (at most {})",
-            counts.requests,
+            "{}: {} answered, {} refused, {} out of date, {} failed; an answer waits {} (at most {})",
+            counted(counts.requests, "request"),
             counts.answered,
             counts.refused,
             counts.outdated,
@@ -93,18 +93,17 @@ fn words_of(kp: &KpReport) -> String {
     ];
     if let Some(every) = kp.delegation.every {
         lines.push(format!(
-            "{} of its {} subscriptions are handed over: it is told of nothing, and checks every {} or so",
+            "{} of its {} {} handed over: it is told of nothing, and checks every {} or so",
             kp.delegation.delegated,
-            kp.delegation.accepting,
+            counted(kp.delegation.accepting as u64, "subscription"),
+            if kp.delegation.delegated == 1 { "is" } else { "are" },
             span(every),
         ));
     }
     lines.extend(kp.limit.map(|limit| limited(kp, &limit)));
     if counts.claims_ignored > 0 {
-        let times = counts.claims_ignored;
-        lines.push(format!(
-            "{times} times it claimed a class without the right to it; classes.NAME.claimants lists who may"
-        ));
+        let times = counted(counts.claims_ignored, "time");
+        lines.push(format!("{times} it claimed a class without the right to it; classes.NAME.claimants lists who may"));
     }
     if counts.refused > 0 && standing.role == KpRole::Customer {
         lines

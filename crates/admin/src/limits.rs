@@ -148,3 +148,5 @@ pub(crate) const PAGE_MQTT_BYTES: usize = 64 * 1024;
 pub(crate) const TRACKED_CLIENTS_MAX: usize = 64;
 /// Seconds between two points of one.
 pub(crate) const TRACK_STEP_S: u64 = 10;
+/// Without a look for so many seconds nothing is said of what was in between; the page has the same number.
+pub(crate) const TRACK_GAP_S: u64 = 60;

@@ -45,6 +45,7 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     ),
     get("/api/v1/clients/{id}", "One client", &[]),
     act("delete", "/api/v1/clients/{id}", "End its connection (0x98)", &[], &[]),
+    act("delete", "/api/v1/clients/{id}/session", "End its session, and its connection if it has one", &[], &[]),
     get("/api/v1/clients/{id}/why", "What happened to a client, in words and in numbers", &[]),
     get("/api/v1/clients/{id}/history", "An hour of a client, if it was among the first or somebody looked at it", &[]),
     get("/api/v1/drops", "What was lost, why, and by whom", &[]),

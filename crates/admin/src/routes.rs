@@ -25,6 +25,7 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/history", get(events::history)),
         ("/api/v1/clients", get(clients::list)),
         ("/api/v1/clients/{id}", get(clients::show).merge(delete(clients::kick))),
+        ("/api/v1/clients/{id}/session", delete(clients::end_session)),
         ("/api/v1/clients/{id}/why", get(why::show)),
         ("/api/v1/clients/{id}/history", get(clients::history)),
         ("/api/v1/drops", get(status::drops)),

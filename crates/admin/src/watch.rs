@@ -16,6 +16,7 @@ use tidegate_core::report::ClientReport;
 
 use crate::alarms::{ALARMS_MAX, Alarm, AlarmBoard, AlarmKind};
 use crate::ask::walk;
+use crate::clients::find;
 use crate::limits::{CALM_TICKS, FRESH_FOR, TOP_ROWS, TOP_SHARE, TOP_TICKS};
 use crate::live::unix_seconds;
 use crate::problem::{Answered, json_of};
@@ -104,12 +105,18 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
     })
     .await
     .ok()?;
+    for receiver in situation.to_look_into() {
+        // Without an answer only what was lost says who is to blame.
+        if let Ok(Some(detail)) = find(state, &receiver).await {
+            situation.note_waiting(&detail.client);
+        }
+    }
     let blamed = situation.blamed();
     if !blamed.is_empty() {
         let name = |client: ClientReport| {
-            if let Some(receiver) = blamed.get(&client.origin) {
+            if let Some(blame) = blamed.get(&client.origin) {
                 let limit = view::limit_of(state, &client).map(|(_, rate)| rate);
-                situation.note_blamed(&client, limit, receiver);
+                situation.note_blamed(&client, limit, blame);
             }
         };
         // Others may have taken the place for walks meanwhile. What the first walk has found is true without a culprit.

@@ -58,5 +58,9 @@ export function actions(context, id) {
       if (!await confirmed(`End the connection of ${name}? It may come back at once. This cannot be undone.`, "End the connection", true)) return null;
       return context.act(`${name} was disconnected`, () => send("DELETE", `clients/${encodeURIComponent(id)}`));
     },
+    endSession: async () => {
+      if (!await confirmed(`End the session of ${name}? Its subscriptions and all messages that wait for it are lost. This cannot be undone.`, "End the session", true)) return null;
+      return context.act(`the session of ${name} has ended`, () => send("DELETE", `clients/${encodeURIComponent(id)}/session`));
+    },
   };
 }

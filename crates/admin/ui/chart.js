@@ -221,7 +221,8 @@ export class Chart {
     while (place + 1 < to && Math.abs(this.at[place + 1] - when) <= Math.abs(this.at[place] - when)) place += 1;
     this.place = place;
     const x = this.x(this.at[place]);
-    const dots = this.lines.map((line, index) => s("circle", { class: `k${line.color}`, cx: x, cy: this.y(this.columns[index]?.[place] ?? 0), r: 4 }));
+    const isKnown = (line, index) => Number.isFinite(this.columns[index]?.[place]);
+    const dots = this.lines.map((line, index) => isKnown(line, index) && s("circle", { class: `k${line.color}`, cx: x, cy: this.y(this.columns[index][place]), r: 4 })).filter(Boolean);
     this.cross.replaceChildren(s("line", { x1: x, x2: x, y1: TOP, y2: this.bottom }), ...dots);
     const [time, ...values] = this.said(place);
     set(this.tip, h("b", {}, time), values.map((words, index) => h("span", {}, h("i", { class: `k${this.lines[index].color} ${this.lines[index].dash ? "dash" : ""}` }), words)));

@@ -9,6 +9,8 @@ import { logCard } from "./log.js";
 
 // Looks at clients that are remembered while the page is open: an hour of one every two seconds, for so many.
 const LOOKS_MAX = 1800, CLIENTS_MAX = 16;
+// Seconds without a look after which nobody knows what was in between.
+const GAP_S = 60;
 const looks = new Map();
 
 // What the classes of the defaults mean; others are named by whoever made them.
@@ -24,12 +26,17 @@ function note(id, row) {
   looks.set(id, list);
   if (looks.size > CLIENTS_MAX) looks.delete(looks.keys().next().value);
   const at = Date.now() / 1000, before = list[list.length - 1];
-  const rate = (name) => (before && row[name] >= before[name] ? (row[name] - before[name]) / Math.max(0.1, at - before.at) : 0);
+  const rate = (name) => (before && at - before.at > GAP_S ? null : before && row[name] >= before[name] ? (row[name] - before[name]) / Math.max(0.1, at - before.at) : 0);
   list.push({ at, received: row.received ?? 0, delivered: row.delivered ?? 0, drops: row.drops ?? 0, refused: row.refused ?? 0,
     sends: rate("received"), takes: rate("delivered"), loses: rate("drops"), isRefused: rate("refused"),
-    usual: row.learned_rate ?? 0, queue: row.queue_messages ?? 0 });
+    usual: row.learned_rate ?? null, queue: row.queue_messages ?? 0 });
   if (list.length > LOOKS_MAX) list.shift();
   return list;
+}
+
+// A point without values where nobody looked: a line that goes on there would say what nobody knows.
+function withGaps(list) {
+  return list.flatMap((it, place) => (place && it.at - list[place - 1].at > GAP_S ? [{ at: list[place - 1].at + 1 }, it] : [it]));
 }
 
 function buttons(context, id, rate) {
@@ -43,7 +50,8 @@ function buttons(context, id, rate) {
     h("div", { class: "row" }, h("label", { for: "time" }, "Keep out for", time),
       h("button", { type: "button", class: "danger", onclick: () => doing.ban(Number(time.value)) }, "Ban"),
       h("button", { type: "button", onclick: () => doing.unban() }, "Let in")),
-    h("button", { type: "button", class: "danger", id: "kick", onclick: () => doing.kick() }, "End its connection"));
+    h("div", { class: "row" }, h("button", { type: "button", class: "danger", id: "kick", onclick: () => doing.kick() }, "End its connection"),
+      h("button", { type: "button", class: "danger", id: "end-session", onclick: () => doing.endSession() }, "End its session")));
 }
 
 function facts(answer, row) {
@@ -89,8 +97,8 @@ export function client(place, context, id) {
     if (!row) return set(known, answer ? h("p", { class: "quiet" }, answer.kps ? "It is a KP of the smart space." : "It was never let in.") : null);
     set(known, facts(answer, row));
     const own = note(id, row).slice(1);
-    const list = [...before.filter((it) => !own.length || it.at < own[0].at), ...own];
-    const column = (name) => list.map((it) => it[name]);
+    const list = withGaps([...before.filter((it) => !own.length || it.at < own[0].at), ...own]);
+    const column = (name) => list.map((it) => it[name] ?? null);
     flow.draw(column("at"), [column("sends"), column("usual"), column("takes")]);
     trouble.draw(column("at"), [column("loses"), column("isRefused"), column("queue")]);
   });

@@ -6,7 +6,7 @@ import { client, className } from "./client.js";
 
 const SORTS = [["trouble", "trouble"], ["rate", "rate"], ["delay", "delay"], ["queue", "queue"], ["drops", "lost"], ["refused", "refused"], ["received", "received"],
   ["delivered", "delivered"], ["bytes", "bytes"], ["subscriptions", "subscriptions"], ["state", "state"], ["id", "name"]];
-const STATES = [["", "all"], ["ok", "ok"], ["slow", "slow"], ["losing", "losing"], ["slowed", "slowed"], ["backed-off", "backed-off"], ["paused", "paused"],
+const STATES = [["", "all"], ["ok", "ok"], ["slow", "slow"], ["losing", "losing"], ["away-losing", "away, losing"], ["slowed", "slowed"], ["backed-off", "backed-off"], ["paused", "paused"],
   ["away", "away"], ["closed", "closed connections"]];
 
 function options(list, chosen) {

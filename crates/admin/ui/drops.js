@@ -37,8 +37,8 @@ function show(place) {
   });
   set(place, problem, h("p", { class: "small quiet" }, "Refused: its sender was told where the protocol has a word for it. Lost: nobody was told."), h("div", { class: "grid" },
     card("The ledger", "", sums, h("div", { class: "row" }, save)),
-    card("By reason", "c8", h("label", { class: "small quiet" }, all, " also reasons that have not occurred"), reasons.element),
-    card("Who lost the most", "c4", worst.element)));
+    card("By reason", "", h("label", { class: "small quiet" }, all, " also reasons that have not occurred"), reasons.element),
+    card("Who lost the most", "", worst.element)));
   const draw = (answer) => {
     latest = answer;
     const { in: into, out } = answer.ledger;

@@ -5,7 +5,7 @@ import { get, send } from "./api.js";
 import { whyCard } from "./why.js";
 import { bridgeWhy } from "./bridges.js";
 
-const KINDS = { floods: "bad", loses: "bad", slow: "warn", "name used twice": "bad", "bridge down": "bad", waits: "warn" };
+const KINDS = { floods: "bad", loses: "bad", slow: "warn", "name used twice": "bad", "bridge down": "bad", waits: "warn", unusual: "quiet" };
 const BANS_SHOWN_MAX = 4;
 
 // One who is in trouble. What was opened stays open while the words change.

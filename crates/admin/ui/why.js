@@ -5,8 +5,8 @@ import { get } from "./api.js";
 import { actions } from "./actions.js";
 
 const LABELS = { limit: (act) => `Limit to ${act.rate}`, entitle: (act) => `Entitle to ${act.rate}`, unlimit: () => "Take the limit away",
-  ban: () => "Ban for 1 hour", kick: () => "End its connection", why: (act) => `Look at ${act.client}` };
-const DANGERS = ["ban", "kick"];
+  ban: () => "Ban for 1 hour", kick: () => "End its connection", endSession: () => "End its session", why: (act) => `Look at ${act.client}` };
+const DANGERS = ["ban", "kick", "endSession"];
 const COMMAND = /\s{2,}(tidegate .*?)(?=\s{2,}|$)/g;
 
 // "to slow it:  tidegate a   or keep it away:  tidegate b" is words, and commands to type.

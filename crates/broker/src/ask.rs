@@ -60,6 +60,8 @@ pub enum Question {
     },
     /// End a client's connection with 0x98 (administrative action). Answered by [`Answer::Kicked`].
     Kick { client_id: Arc<str> },
+    /// End a client's session, with its connection if it has one. Answered by [`Answer::SessionEnded`].
+    EndSession { client_id: Arc<str> },
 }
 
 /// What a shard answers.
@@ -96,6 +98,8 @@ pub enum Answer {
     },
     /// Whether the client was connected.
     Kicked(bool),
+    /// The session as it was; none if there was none of that name.
+    SessionEnded(Option<Box<ClientDetail>>),
 }
 
 /// A connection that has ended.
@@ -151,6 +155,11 @@ pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed
             let is_here = shard.client(client_id, now).is_some_and(|detail| detail.client.link.is_some());
             shard.handle_kick(client_id, ReasonCode::AdministrativeAction, now);
             Answer::Kicked(is_here)
+        }
+        Question::EndSession { client_id } => {
+            let before = shard.client(client_id, now).map(Box::new);
+            shard.handle_session_end(client_id, ReasonCode::AdministrativeAction, now);
+            Answer::SessionEnded(before)
         }
     }
 }

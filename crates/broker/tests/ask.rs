@@ -34,6 +34,9 @@ fn every_shard_answers_and_a_stranger_is_nobody() {
     }
     let client_id = "nobody".into();
     assert_eq!(ask(&handle, handle.shard_of("nobody"), Question::Kick { client_id }), Answer::Kicked(false));
+    let client_id = "nobody".into();
+    let nothing = ask(&handle, handle.shard_of("nobody"), Question::EndSession { client_id });
+    assert_eq!(nothing, Answer::SessionEnded(None));
     assert_eq!(handle.ask(7, Question::Clients { from: 0 }, |_| ()), Err(Busy), "no such shard");
 }
 

@@ -15,6 +15,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use crate::arguments::InitArgs;
 use crate::user;
+use tidegate_program::out;
 use tidegate_server::config::absolute;
 
 /// Letters of a password that is made up: 32 that nobody confuses, so each is worth five bits.
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<()> {
         write_new(&place.cert, &cert, 0o644)?;
     }
     write_new(&place.config, &config(args.tls), 0o644)?;
-    print!("{}", report(args, &place, is_made_up.then_some(password.as_str())));
+    out(&report(args, &place, is_made_up.then_some(password.as_str())));
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use tidegate_broker::store_link::records::StoreImage;
 use tidegate_store::RecoveryReport;
 
 use crate::arguments::{BackupArgs, PlaceArgs, RestoreArgs, StoreCheckArgs};
+use tidegate_program::say;
 use tidegate_server::backup::{PartReports, copy, copy_space, copy_users, ensure_free};
 use tidegate_server::config::load;
 use tidegate_server::plan;
@@ -32,18 +33,18 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
         let parts = copy(&to, store, |to| copy_space(&data.join(plan::SPACE), to), &data.join(plan::USERS))?;
         let code = tell("copied to", &to, &parts, args.json);
         if !args.json {
-            println!("{NOT_COPIED}{}", if parts.has_users { "" } else { NO_USERS });
+            say!("{NOT_COPIED}{}", if parts.has_users { "" } else { NO_USERS });
         }
         return Ok(code);
     }
     let body = json!({ "to": to });
     let answer = args.admin.client()?.request("POST", "/api/v1/backup", Some(&body))?;
     if args.json {
-        println!("{:#}", json!({ "folder": to, "report": answer["report"] }));
+        say!("{:#}", json!({ "folder": to, "report": answer["report"] }));
         return Ok(0);
     }
-    println!("copied to {}: {}", to.display(), answer["report"].as_str().unwrap_or_default());
-    println!("{NOT_COPIED}{}", if plan::is_missing(&to.join(plan::USERS)) { NO_USERS } else { "" });
+    say!("copied to {}: {}", to.display(), answer["report"].as_str().unwrap_or_default());
+    say!("{NOT_COPIED}{}", if plan::is_missing(&to.join(plan::USERS)) { NO_USERS } else { "" });
     Ok(0)
 }
 
@@ -115,18 +116,18 @@ fn tell(done: &str, folder: &Path, parts: &PartReports, is_json: bool) -> u8 {
     if is_json {
         let (store, space) = (parts.store.to_string(), parts.space.as_ref().map(ToString::to_string));
         let users = parts.has_users;
-        println!(
+        say!(
             "{:#}",
             json!({ "folder": folder, "store": store, "space": space, "users": users, "damaged": is_damaged })
         );
         return u8::from(is_damaged);
     }
-    println!("{}: {}", format!("{done} {}", folder.display()).trim_start(), parts.store);
+    say!("{}: {}", format!("{done} {}", folder.display()).trim_start(), parts.store);
     if let Some(space) = &parts.space {
-        println!("smart space: {space}");
+        say!("smart space: {space}");
     }
     if parts.has_users {
-        println!("users");
+        say!("users");
     }
     u8::from(is_damaged)
 }

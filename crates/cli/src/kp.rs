@@ -12,8 +12,7 @@ use tidegate_client::{
 };
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
-use tidegate_program::Usage;
-use tidegate_program::harmless;
+use tidegate_program::{Usage, certificate_hint, harmless};
 
 /// Triples of standard input that are sent as one change.
 const BATCH: usize = 1000;
@@ -22,11 +21,15 @@ const GLANCE: Duration = Duration::from_secs(1);
 
 /// An error of the client, with the exit code that it means.
 #[derive(Debug)]
-pub(crate) struct KpError(Error);
+pub(crate) struct KpError {
+    error: Error,
+    /// Whether it was over SSAP without TLS, which has no words for somebody who expects TLS.
+    is_plain_ssap: bool,
+}
 
 impl KpError {
     pub(crate) fn exit_code(&self) -> u8 {
-        match self.0 {
+        match self.error {
             Error::Unreachable { .. } => 3,
             Error::Denied(_) => 4,
             Error::Busy { .. } => 5,
@@ -38,11 +41,30 @@ impl KpError {
 
 impl fmt::Display for KpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&harmless(&self.0.to_string()))?;
-        match self.0 {
+        let words = self.error.to_string();
+        f.write_str(&harmless(&words))?;
+        match &self.error {
+            Error::Unreachable { .. } | Error::Lost(_) | Error::Trust(_) if certificate_hint(&words).is_some() => {
+                write!(f, "; {}", certificate_hint(&words).unwrap_or_default())
+            }
+            Error::Unreachable { error, .. } | Error::Lost(error) if self.is_plain_ssap && is_cut(error) => {
+                f.write_str("; if this port speaks TLS, try ssaps://, with --cafile for a certificate of your own")
+            }
             Error::Unreachable { .. } => f.write_str("; is the broker running? Start it with `tidegate`"),
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether somebody was there and hung up.
+fn is_cut(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+impl From<Error> for KpError {
+    fn from(error: Error) -> Self {
+        Self { error, is_plain_ssap: false }
     }
 }
 
@@ -51,7 +73,13 @@ impl std::error::Error for KpError {}
 /// Does it; the exit code.
 pub(crate) fn run(args: &KpArgs) -> Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(Box::pin(act(args)))?;
+    let is_plain_ssap = args.at().to_ascii_lowercase().starts_with("ssap://");
+    runtime.block_on(Box::pin(act(args))).map_err(|mut error| {
+        if let Some(error) = error.downcast_mut::<KpError>() {
+            error.is_plain_ssap = is_plain_ssap;
+        }
+        error
+    })?;
     Ok(0)
 }
 
@@ -66,26 +94,34 @@ fn trusted(args: &KpArgs) -> Result<Option<Vec<u8>>> {
 }
 
 async fn act(args: &KpArgs) -> Result<()> {
+    if let KpCommand::Subscribe(how) | KpCommand::Watch(how) = &args.command {
+        // What is wrong whether or not there is a broker is said first.
+        check_pacer(how)?;
+    }
+    for warning in unused(args) {
+        eprintln!("warning: {warning}");
+    }
     let password = crate::arguments::password(std::env::var("TIDEGATE_PASSWORD").ok().as_deref())?;
     let (node, class) = (args.node.clone(), args.class.clone());
     let config = SpaceConfig { ca: trusted(args)?, node, class, ..SpaceConfig::default() };
-    let space = Space::connect_with(&with_password(&args.at(), password.as_deref()), config).await.map_err(KpError)?;
+    let space =
+        Space::connect_with(&with_password(&args.at(), password.as_deref()), config).await.map_err(KpError::from)?;
     match &args.command {
         KpCommand::Insert(of) => {
             for batch in batches(of, false)? {
-                space.insert(&batch?).await.map_err(KpError)?;
+                space.insert(&batch?).await.map_err(KpError::from)?;
             }
         }
         KpCommand::Remove(of) => {
             for batch in batches(of, true)? {
-                space.remove(&batch?).await.map_err(KpError)?;
+                space.remove(&batch?).await.map_err(KpError::from)?;
             }
         }
         KpCommand::Update { sparql } if is_query(sparql) => {
             let wrong = anyhow::anyhow!("this is a query, and changes nothing:  tidegate kp query '…'");
             return Err(wrong.context(Usage));
         }
-        KpCommand::Update { sparql } => space.update(sparql).await.map_err(KpError)?,
+        KpCommand::Update { sparql } => space.update(sparql).await.map_err(KpError::from)?,
         KpCommand::Query { sparql } if is_update(sparql) => {
             let wrong = anyhow::anyhow!("this changes data, and is no question:  tidegate kp update '…'");
             return Err(wrong.context(Usage));
@@ -93,7 +129,7 @@ async fn act(args: &KpArgs) -> Result<()> {
         KpCommand::Query { sparql } => {
             let mut out = std::io::stdout().lock();
             let order = columns(sparql);
-            for row in space.query(sparql).await.map_err(KpError)? {
+            for row in space.query(sparql).await.map_err(KpError::from)? {
                 print_row(&mut out, "", &row, &order, args.json)?;
             }
         }
@@ -202,13 +238,13 @@ fn triple(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Tri
 }
 
 async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool) -> Result<()> {
-    let pacer = pacer(how).map_err(|error| KpError(error.into()))?;
+    let pacer = check_pacer(how)?;
     for (parameter, why) in unread(how, &pacer) {
         eprintln!("warning: {parameter} makes no difference with --control {}: {why}", how.control);
     }
     let query = space.persistent_query(&how.sparql).pacer(pacer);
     let query = if how.poll { query.poll() } else { query };
-    let mut query = query.open().await.map_err(KpError)?;
+    let mut query = query.open().await.map_err(KpError::from)?;
     let (mut changes, order) = (0, columns(&how.sparql));
     while how.count.is_none_or(|count| changes < count) {
         match next(&mut query, with_pacer).await {
@@ -216,11 +252,35 @@ async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool
                 changes += 1;
                 print_change(&change, &order, is_json)?;
             }
-            KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError)?, how.poll, is_json)?,
+            KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError::from)?, how.poll, is_json)?,
             KpEvent::Over => break,
         }
     }
     Ok(())
+}
+
+fn check_pacer(how: &FollowArgs) -> Result<PacerConfig> {
+    let pacer = pacer(how).map_err(|error| KpError::from(Error::from(error)))?;
+    pacer.build().map_err(|error| KpError::from(Error::from(error)))?;
+    Ok(pacer)
+}
+
+/// What was given and SSAP has no word for: who gives a password believes that it is asked for.
+fn unused(args: &KpArgs) -> Vec<&'static str> {
+    let at = args.at();
+    let Some((_, rest)) = at.split_once("://").filter(|(scheme, _)| scheme.to_ascii_lowercase().starts_with("ssap"))
+    else {
+        return Vec::new();
+    };
+    let has_user = rest.split('/').next().is_some_and(|authority| authority.contains('@'));
+    let facts = [
+        (
+            has_user,
+            "SSAP knows no users: the name and password in the address are not sent, and nobody has checked them",
+        ),
+        (args.class.is_some(), "SSAP has no word for --class: it is not sent; http:// has"),
+    ];
+    facts.into_iter().filter_map(|(is_so, words)| is_so.then_some(words)).collect()
 }
 
 /// The named control with what was set beside it.
@@ -385,7 +445,10 @@ fn print_pacer(stats: &WatchStats, is_polling: bool, is_json: bool) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::arguments::{Cli, Command};
 
     #[test]
     fn an_update_is_told_from_a_question() {
@@ -417,6 +480,33 @@ mod tests {
         assert_eq!(with_password("http://ann@h:1/", Some("a b")), "http://ann:a%20b@h:1/");
         assert_eq!(with_password("http://ann:x@h:1", Some("y")), "http://ann:x@h:1");
         assert_eq!(with_password("http://h:1/@", Some("y")), "http://h:1/@");
+    }
+
+    #[test]
+    fn who_is_cut_off_over_plain_ssap_hears_of_tls() {
+        let cut = |is_plain_ssap| {
+            let error = Error::Lost(std::io::ErrorKind::ConnectionReset.into());
+            KpError { error, is_plain_ssap }.to_string()
+        };
+        assert!(cut(true).contains("try ssaps://") && !cut(false).contains("ssaps"), "{}", cut(true));
+        let authority = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        let error = Error::Unreachable { address: "h:1".to_owned(), error: std::io::Error::other(authority) };
+        assert!(KpError::from(error).to_string().contains("CA:FALSE"));
+    }
+
+    #[test]
+    fn what_ssap_has_no_word_for_is_said() {
+        let unused = |words: &[&str]| {
+            let words = [&["tidegate", "kp"], words, &["query", "ASK {}"]].concat();
+            match Cli::try_parse_from(words).unwrap().command {
+                Some(Command::Kp(args)) => unused(&args).len(),
+                _ => panic!("another command"),
+            }
+        };
+        assert_eq!(unused(&["--space", "ssap://ann:wrong@h:1"]), 1);
+        assert_eq!(unused(&["--space", "SSAPS://ann@h:1/x", "--class", "high"]), 2);
+        assert_eq!(unused(&["--space", "ssap://h:1/@"]), 0);
+        assert_eq!(unused(&["--space", "http://ann:right@h:1", "--class", "high"]), 0);
     }
 
     #[test]

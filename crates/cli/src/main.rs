@@ -2,6 +2,7 @@
 //!
 //! Arguments pass through two types: what the user typed (`arguments`) and what the program needs (`target`, and the types
 //! beside each command). The process behind `tidegate serve` is `tidegate_server`; nothing here decides how a broker behaves.
+#![deny(clippy::print_stdout, reason = "println! panics when its reader leaves; say! does not")]
 
 mod arguments;
 mod client;

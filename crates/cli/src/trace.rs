@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use tidegate_core::trace::{Arrival, GROUPS_MAX, MESSAGES_MAX, NUMBERS_MAX, Trace};
 
 use crate::arguments::TraceRecordArgs;
-use tidegate_program::AdminError;
-use tidegate_program::Stop;
+use tidegate_program::{AdminError, Stop, say};
 
 /// Time between two looks: a shard has room for 65 536 messages.
 const LOOK: Duration = Duration::from_millis(200);
@@ -54,14 +53,15 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<u8> {
     let note = format!("{seconds:.0} s, {count} messages, {} publishers, {missed} missed", trace.publishers());
     fs::write(&part, trace.write(&note)).with_context(cannot)?;
     fs::rename(&part, &args.out).with_context(cannot)?;
-    println!("{}: {note}", args.out.display());
+    say!("{}: {note}", args.out.display());
     if count == 0 {
-        println!("nobody published; there is nothing to replay");
+        say!("nobody published; there is nothing to replay");
     } else {
-        println!("what three times the devices would do: tidegate what-if {} --devices x3", args.out.display());
+        say!("what three times the devices would do: tidegate what-if {} --devices x3", args.out.display());
     }
     if unheard > 0 {
-        println!("{unheard} times a shard did not answer: what came to it then may be missing");
+        let times = if unheard == 1 { "once".to_owned() } else { format!("{unheard} times") };
+        say!("{times} a shard did not answer: what came to it then may be missing");
     }
     failed.map_or(Ok(0), |error| Err(error.into()))
 }

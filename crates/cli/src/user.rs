@@ -10,6 +10,7 @@ use serde_json::json;
 use tidegate_auth::{FileFault, Salt, Users};
 
 use crate::arguments::{UserArgs, UserCommand};
+use tidegate_program::say;
 use tidegate_server::config::{ConfigEntry, Sources, load};
 use tidegate_server::plan;
 use tidegate_server::user_file::{MissingFile, add, edit, read};
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
             let is_new = edit(&path, MissingFile::IsEmpty, |users| add(users, name, &password, roles))?;
             roles.into_iter().flatten().filter_map(|role| hint_for_role(role)).for_each(|hint| eprintln!("{hint}"));
             let what = if is_new { "added" } else { "changed" };
-            println!(
+            say!(
                 "{what} {name} in {}; a running broker reads it again with `tidegate reload` or on SIGHUP",
                 path.display()
             );
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
                 bail!("there are no users: {} does not exist", path.display());
             }
             edit(&path, MissingFile::IsError, |users| users.remove(name).with_context(|| format!("{name:?}")))?;
-            println!(
+            say!(
                 "removed {name} from {}; a running broker reads it again with `tidegate reload` or on SIGHUP",
                 path.display()
             );

@@ -140,9 +140,12 @@ fn a_newcomer_that_drowns_a_receiver_is_named_everywhere_and_the_alarm_ends_with
 #[test]
 fn a_reader_that_leaves_is_no_panic() {
     let broker = Launch::new().door("admin").config("").start();
-    for words in [&["top", "--once"][..], &["status"], &["clients"], &["drops"]] {
-        let mut child = tidegate(words)
-            .args(["--admin", &broker.admin()])
+    let (admin, folder) = (broker.admin(), tempfile::tempdir().expect("a folder"));
+    let asking = [&["top", "--once"][..], &["status"], &["clients"], &["drops"]];
+    let asking = asking.into_iter().map(|words| [words, &["--admin", &admin]].concat());
+    for words in asking.chain([vec!["config", "show"], vec!["init"]]) {
+        let mut child = tidegate(&words)
+            .current_dir(folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -49,6 +49,14 @@ impl ShardState {
         }
     }
 
+    pub(crate) fn handle_session_end(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
+        self.handle_kick(client_id, reason, now);
+        // Without a connection it may have ended already.
+        if let Some(index) = self.by_client.get(client_id).copied() {
+            self.end_session(index, now);
+        }
+    }
+
     pub(crate) fn handle_expel(
         &mut self,
         concerns: impl Fn(&str, &Identity) -> bool,
@@ -119,7 +127,7 @@ impl ShardState {
             self.tell(Event::Disconnected { conn, client_id, why, parting });
             self.start_clocks(index, now);
             self.note_absent(index);
-            self.bound_absent();
+            self.bound_absent(now);
             return;
         }
         if let Some(session) = self.dissolve(index, now) {

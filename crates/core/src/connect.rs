@@ -271,6 +271,8 @@ impl ShardState {
         let will = hello.will.map(|will| self.pending_will(index, &will));
         if let Some(session) = self.sessions.get_mut(index) {
             session.conn = Some(conn);
+            // What it lost while it was away is not for taking too little.
+            session.crowding = None;
             session.class = None;
             session.identity = hello.identity;
             session.parent = parent_of(&session.identity, self.seed);

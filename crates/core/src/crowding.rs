@@ -1,10 +1,13 @@
-//! Whose messages a receiver loses for want of room: a short tally by publisher, of the last ten to twenty seconds.
+//! Whose messages a receiver loses for want of room: a short tally by publisher, of the last ten to twenty seconds. Of somebody
+//! who is away only how many: a million of them may lose at the same time.
 //!
 //! Told by `deliver`, read by `report`. Knows publishers by their number alone ([`Session::origin`]); names are for whoever
 //! asks all shards. Time is an argument. Of many publishers the most frequent are counted, each never as more than it was.
 //!
 //! [`Session::origin`]: crate::session::Session
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -25,16 +28,17 @@ pub(crate) struct Crowding {
     has_before: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Tally {
     all: u64,
-    by: [(u64, u64); TALLIED_MAX],
+    /// Publishers whose number is known, [`TALLIED_MAX`] at most; nothing is allocated without one.
+    by: Vec<(u64, u64)>,
 }
 
 impl Crowding {
     /// A receiver has lost a message of this publisher; 0 if nobody knows whose.
-    pub(crate) fn note(crowding: &mut Option<alloc::boxed::Box<Self>>, origin: u64, now: Timestamp) {
-        let crowding = crowding.get_or_insert_with(|| alloc::boxed::Box::new(Self::new(now)));
+    pub(crate) fn note(crowding: &mut Option<Box<Self>>, origin: u64, now: Timestamp) {
+        let crowding = crowding.get_or_insert_with(|| Box::new(Self::new(now)));
         crowding.go_on(now);
         crowding.last = now;
         crowding.now.note(origin);
@@ -49,7 +53,7 @@ impl Crowding {
         if passed >= 2 * TALLY_TIME {
             *self = Self::new(now);
         } else if passed >= TALLY_TIME {
-            (self.before, self.now, self.has_before) = (self.now, Tally::default(), true);
+            (self.before, self.has_before) = (core::mem::take(&mut self.now), true);
             self.since = self.since + TALLY_TIME;
         }
     }
@@ -60,14 +64,14 @@ impl Crowding {
     }
 
     /// How many were lost of late, and a second; and of whom, the most first.
-    pub(crate) fn of_late(&self, now: Timestamp) -> (u64, f64, alloc::vec::Vec<(u64, u64)>) {
+    pub(crate) fn of_late(&self, now: Timestamp) -> (u64, f64, Vec<(u64, u64)>) {
         let mut this = self.clone();
         this.go_on(now);
         let before = if this.has_before { TALLY_TIME } else { Duration::ZERO };
         let time = (before + now.since(this.since)).max(Duration::from_secs(1));
         let all = this.now.all + this.before.all;
-        let mut by = alloc::vec::Vec::new();
-        for (origin, count) in this.now.by.into_iter().chain(this.before.by).filter(|(_, count)| *count > 0) {
+        let mut by = Vec::new();
+        for (origin, count) in this.now.by.into_iter().chain(this.before.by) {
             match by.iter_mut().find(|(other, _)| *other == origin) {
                 Some((_, sum)) => *sum += count,
                 None => by.push((origin, count)),
@@ -81,8 +85,15 @@ impl Crowding {
 impl Tally {
     fn note(&mut self, origin: u64) {
         self.all += 1;
-        if let Some((_, count)) = self.by.iter_mut().find(|(other, count)| *other == origin && *count > 0) {
+        if origin == 0 {
+            return;
+        }
+        if let Some((_, count)) = self.by.iter_mut().find(|(other, _)| *other == origin) {
             *count += 1;
+            return;
+        }
+        if self.by.len() < TALLIED_MAX {
+            self.by.push((origin, 1));
             return;
         }
         // A newcomer takes the place of the rarest, and does not inherit its count: nobody is blamed for others.
@@ -112,6 +123,18 @@ mod tests {
         assert!((900.0..=1100.0).contains(&rate), "{rate}");
         assert_eq!(by[0], (7, 9000));
         assert!(by[1..].iter().all(|(_, count)| *count <= 1), "{by:?}");
+    }
+
+    #[test]
+    fn of_somebody_who_is_away_only_the_number_is_kept() {
+        let mut crowding = None;
+        for n in 0..100_u32 {
+            Crowding::note(&mut crowding, 0, at(f64::from(n) / 10.0));
+        }
+        let crowding = crowding.unwrap();
+        assert_eq!((crowding.of_late(at(10.0)).0, crowding.of_late(at(10.0)).2), (100, Vec::new()));
+        assert_eq!(crowding.now.by.capacity() + crowding.before.by.capacity(), 0);
+        assert!(size_of::<Crowding>() <= 96, "a million of them are no more than a full queue each");
     }
 
     #[test]

@@ -151,9 +151,7 @@ impl ShardState {
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
-            if !is_away {
-                Crowding::note(&mut session.crowding, message.publication.origin, now);
-            }
+            Crowding::note(&mut session.crowding, tallied(message.publication.origin, is_away), now);
             self.saturation.note_crowded();
             return;
         }
@@ -173,9 +171,7 @@ impl ShardState {
         if is_turned_away && !target.is_latest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
-            if !is_away {
-                Crowding::note(&mut session.crowding, message.publication.origin, now);
-            }
+            Crowding::note(&mut session.crowding, tallied(message.publication.origin, is_away), now);
             let is_lasting = |queue: &Queue| queue.full.is_some_and(|full| full.lasts(queue.len(), now));
             let is_closed = is_own_loss && session.queue.as_deref().is_some_and(is_lasting);
             self.saturation.note_turned_away(if is_closed { Door::Closed } else { Door::Ajar });
@@ -197,9 +193,8 @@ impl ShardState {
                 is_own_lost |= gone != Gone::Conflated && lost.may_be_of(origin);
                 journal.dequeue_item(kept, &lost);
                 note_lost(&mut ledger, stats, &lost, gone);
-                // A tally is for whoever is there to lose: a million that are away would have one each.
-                if gone != Gone::Conflated && !is_away {
-                    Crowding::note(&mut crowding, lost.origin(), now);
+                if gone != Gone::Conflated {
+                    Crowding::note(&mut crowding, tallied(lost.origin(), is_away), now);
                 }
             });
         });
@@ -218,7 +213,7 @@ impl ShardState {
         }
         if is_away {
             self.note_absent(target.session);
-            self.bound_absent();
+            self.bound_absent(now);
         }
     }
 
@@ -470,6 +465,11 @@ fn room(connection: &mut Connection, settings: &Settings, now: Timestamp) -> usi
 fn outbox_most(settings: &Settings) -> usize {
     let times = if settings.priority.mode == PriorityMode::Off { 1 } else { OUTBOX_OF_THE_FAST };
     settings.outbox_bytes_max.saturating_mul(times)
+}
+
+/// Whose loss it is said to be: a tally by publisher is for whoever is there to lose, a million that are away would have one each.
+fn tallied(origin: u64, is_away: bool) -> u64 {
+    if is_away { 0 } else { origin }
 }
 
 /// A queue has lost a message.

@@ -81,6 +81,8 @@ pub enum ClientState {
     BackedOff,
     /// Its connection is not read.
     Paused,
+    /// It has no connection, and messages for it are lost, because what is kept for it is all that may be.
+    AwayLosing,
     /// Messages for it are lost, because it takes less than comes for it.
     Losing,
 }
@@ -95,6 +97,7 @@ impl ClientState {
             Self::Slowed => "slowed",
             Self::BackedOff => "backed-off",
             Self::Paused => "paused",
+            Self::AwayLosing => "away-losing",
             Self::Losing => "losing",
         }
     }
@@ -165,6 +168,7 @@ impl ShardState {
             _ => ClientState::Ok,
         };
         let state = match as_publisher {
+            ClientState::Away if receiver.is_losing => ClientState::AwayLosing,
             ClientState::Ok if receiver.is_losing => ClientState::Losing,
             ClientState::Ok if receiver.is_slow => ClientState::Slow,
             state => state,

@@ -278,6 +278,11 @@ impl Shard {
         self.state.handle_kick(client_id, reason, now);
     }
 
+    /// End one client's session, and its connection if it has one: its will is published, what waits for it is lost.
+    pub fn handle_session_end(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
+        self.state.handle_session_end(client_id, reason, now);
+    }
+
     /// What a connection has shown is not valid any more: goodbye (MQTT 5: 0xA0), and it may come back with something new.
     pub fn handle_login_end(&mut self, conn: ConnId, now: Timestamp) {
         self.state.handle_login_end(conn, now);

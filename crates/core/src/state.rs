@@ -179,7 +179,7 @@ impl ShardState {
             self.activities.begin_turn(now);
         }
         self.settle_memory();
-        self.bound_absent();
+        self.bound_absent(now);
         self.shed(now);
         if self.gate.take_new_limits() {
             self.apply_limits(now);

@@ -66,10 +66,12 @@ export function span(seconds) {
 // Milliseconds as one says them.
 export function delay(ms) {
   if (!ms) return "–";
-  return ms < 10000 ? `${Math.round(ms)} ms` : span(ms / 1000);
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  return ms < 9950 ? `${(ms / 1000).toFixed(1)} s` : span(ms / 1000);
 }
 
 const STATES = { ok: ["good", "ok"], away: ["quiet", "away"], slow: ["warn", "slow"], losing: ["bad", "losing"],
+  "away-losing": ["bad", "away, losing"],
   slowed: ["warn", "slowed"],
   "backed-off": ["bad", "backed-off"], paused: ["bad", "paused"], closed: ["quiet", "closed"], banned: ["bad", "banned"],
   open: ["good", "open"], up: ["good", "up"], connecting: ["warn", "connecting"], down: ["bad", "down"], failed: ["bad", "failed"], draining: ["warn", "draining"] };
@@ -81,8 +83,10 @@ export function stateBadge(state) {
 
 // The state of a client; who floods or loses by the latest look is called so, whatever else is said of it.
 export function troubleBadge(live, row) {
-  const trouble = live.tick?.now.troubles?.find((it) => it.client === row.client_id && it.kind === "floods");
-  return trouble ? h("span", { class: "badge bad" }, trouble.kind) : stateBadge(row.state);
+  const found = (kind) => live.tick?.now.troubles?.some((it) => it.client === row.client_id && it.kind === kind);
+  if (found("floods")) return h("span", { class: "badge bad" }, "floods");
+  // Not well, and no alarm: nobody suffers.
+  return row.state === "ok" && found("unusual") ? h("span", { class: "badge quiet" }, "unusual") : stateBadge(row.state);
 }
 
 export const troubleWord = (live, row) => troubleBadge(live, row).textContent;

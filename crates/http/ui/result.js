@@ -80,7 +80,7 @@ function graph(edges) {
 
 function table(names, rows) {
   const lines = rows.slice(0, ROWS_SHOWN_MAX).map((row) => h("tr", {}, row.map((cell) => h("td", { class: "long" }, cell))));
-  return h("div", {}, h("p", { class: "quiet small" }, `${rows.length} rows${rows.length > ROWS_SHOWN_MAX ? `, the first ${ROWS_SHOWN_MAX} shown` : ""}.`),
+  return h("div", {}, h("p", { class: "quiet small" }, `${rows.length} ${rows.length === 1 ? "row" : "rows"}${rows.length > ROWS_SHOWN_MAX ? `, the first ${ROWS_SHOWN_MAX} shown` : ""}.`),
     h("div", { class: "scroll" }, h("table", { id: "rows" }, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, lines))));
 }
 

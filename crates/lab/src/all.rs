@@ -11,7 +11,7 @@ use tidegate_sim::scenario::{BOOK, Scenario};
 
 use super::{check_memory, code_of, configure, load, perform, threads, write, write_experiment};
 use crate::arguments::{AllArgs, HowArgs};
-use tidegate_program::{Stop, Usage};
+use tidegate_program::{Stop, Usage, say};
 
 /// The first page of the book, and the folder of all others.
 const PAGES: &str = "evaluation";
@@ -40,7 +40,7 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
             }
             (experiment, cost)
         };
-        println!("{}: {}", scenario.name, experiment.verdict());
+        say!("{}: {}", scenario.name, experiment.verdict());
         if experiment.replications() > 0 {
             done.push(experiment);
             costs.push(cost);
@@ -58,7 +58,7 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
     if let Some(manual) = &args.pages {
         report::pages(&done, PAGES).iter().try_for_each(|(name, text)| write(&manual.join(name), text))?;
     }
-    println!("see {}", how.out.join("report.html").display());
+    say!("see {}", how.out.join("report.html").display());
     Ok(code_of(&done))
 }
 

@@ -37,7 +37,11 @@ pub(crate) struct LabArgs {
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum LabCommand {
     /// List the experiments that come with the program
-    List,
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Run one experiment
     Run {
         /// A name of `lab list`, or a file
@@ -129,6 +133,9 @@ pub(crate) struct OverloadArgs {
     /// The share of windows that may exceed the limit, for the interval to advise: 0.000001 to 0.5
     #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = risk)]
     pub(crate) risk: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 fn overload_time(text: &str) -> Result<Duration, String> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use tidegate_program::say;
 use tidegate_sim::experiment::{figure, with_interval};
 use tidegate_sim::statistics::Estimate;
 
@@ -26,7 +27,7 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
         1 => "paired by 1 common seed: too few to tell a difference from chance".to_owned(),
         count => format!("paired by seed, {count} common ones"),
     };
-    println!("{} against {}, {how}", first.display(), second.display());
+    say!("{} against {}, {how}", first.display(), second.display());
     for case in list(&before, "cases") {
         let Some(other) = list(&after, "cases").iter().find(|other| other["labels"] == case["labels"]) else {
             continue;
@@ -40,7 +41,7 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
                 let (old, new) = (Estimate::of(&old).mean, Estimate::of(&new).mean);
                 if metric == &primary && old != new {
                     unknown += 1;
-                    println!("{}: {metric} {} -> {}, not judged", name.join(", "), figure(old), figure(new));
+                    say!("{}: {metric} {} -> {}, not judged", name.join(", "), figure(old), figure(new));
                 }
                 continue;
             };
@@ -56,7 +57,7 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
                 "  WORSE"
             };
             worse += u32::from(metric == &primary && !is_better);
-            println!(
+            say!(
                 "{}: {metric} {} -> {}, by {}{mark}",
                 name.join(", "),
                 figure(Estimate::of(&old).mean),
@@ -72,7 +73,7 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
         0 => String::new(),
         count => format!("; {count} differ and were not judged: at least two replications are needed"),
     };
-    println!("{compared} cases compared; {worse} worse in {primary}{not_judged}");
+    say!("{compared} cases compared; {worse} worse in {primary}{not_judged}");
     Ok(if worse > 0 { super::MISSED } else { 0 })
 }
 

@@ -1,5 +1,6 @@
 //! `tidegate-lab`, which `tidegate lab` runs: experiments in virtual time. What they mean is in the `sim` crate; here are
 //! files, threads and clocks.
+#![deny(clippy::print_stdout, reason = "println! panics when its reader leaves; say! does not")]
 
 mod all;
 mod arguments;
@@ -17,12 +18,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 use tidegate_sim::experiment::{self, Experiment, Options};
 use tidegate_sim::report;
 use tidegate_sim::scenario::{self, Axis, BOOK, ConfigEntry, ConfigProblem, Scenario};
 
 use clap::Parser;
-use tidegate_program::{MISUSE, Stop, Usage};
+use tidegate_program::{MISUSE, Stop, Usage, say};
 
 use arguments::{HowArgs, LabArgs, LabCommand};
 
@@ -41,8 +43,8 @@ fn main() -> ExitCode {
 
 fn run(args: &LabArgs) -> Result<u8> {
     match &args.command {
-        LabCommand::List => {
-            list();
+        LabCommand::List { json } => {
+            list(*json);
             Ok(0)
         }
         LabCommand::Run { scenario, how } => run_one(load(scenario)?, how),
@@ -55,7 +57,7 @@ fn run(args: &LabArgs) -> Result<u8> {
         LabCommand::WhatIf(args) => what_if::run(args),
         LabCommand::Tune { how } => tune::run(how),
         LabCommand::Overload(args) => {
-            overload::run(args)?;
+            overload::run(args);
             Ok(0)
         }
         LabCommand::Real(args) => real::run(args),
@@ -63,11 +65,17 @@ fn run(args: &LabArgs) -> Result<u8> {
     }
 }
 
-fn list() {
-    for (name, text) in BOOK {
-        if let Ok(scenario) = Scenario::read(name, text) {
-            println!("{name:<24}{}", scenario.title);
-        }
+fn list(is_json: bool) {
+    let known = BOOK.iter().filter_map(|(name, text)| Some((*name, Scenario::read(name, text).ok()?)));
+    if is_json {
+        let row = |(name, scenario): (&str, Scenario)| {
+            let cases = scenario.cases().map_or(0, |cases| cases.len());
+            json!({ "name": name, "title": scenario.title, "cases": cases, "replications": scenario.replications })
+        };
+        return say!("{:#}", json!({ "experiments": known.map(row).collect::<Vec<Value>>() }));
+    }
+    for (name, scenario) in known {
+        say!("{name:<24}{}", scenario.title);
     }
 }
 
@@ -137,8 +145,8 @@ fn run_one(mut scenario: Scenario, how: &HowArgs) -> Result<u8> {
     let experiment = perform(&scenario, how, &stop, None)?;
     write_experiment(&experiment, &how.out)?;
     write(&how.out.join("report.html"), &report::html(std::slice::from_ref(&experiment)))?;
-    println!("{}\n{}", report::table(&experiment), experiment.verdict());
-    println!("see {}", how.out.join("report.html").display());
+    say!("{}\n{}", report::table(&experiment), experiment.verdict());
+    say!("see {}", how.out.join("report.html").display());
     Ok(code_of(&[experiment]))
 }
 

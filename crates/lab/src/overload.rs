@@ -3,23 +3,50 @@
 //! Only words around `tidegate_control::analysis::poisson`, which knows what they mean and where they fail.
 
 use std::fmt::Write as _;
-use std::io::Write;
 
-use anyhow::Result;
+use serde_json::{Value, json};
 use tidegate_control::analysis::poisson::{pmf, shortest_interval, tail};
+use tidegate_program::{out, say};
 
 use crate::arguments::OverloadArgs;
 
 /// Intervals beside the given one that are shown, as multiples of it.
 const BESIDE: [f64; 5] = [0.5, 0.8, 1.25, 2.0, 4.0];
 
-pub(crate) fn run(args: &OverloadArgs) -> Result<()> {
-    std::io::stdout().lock().write_all(report(args).as_bytes())?;
-    Ok(())
+pub(crate) fn run(args: &OverloadArgs) {
+    if args.json {
+        return say!("{:#}", figures(args));
+    }
+    out(&report(args));
+}
+
+/// The same numbers, for machines.
+fn figures(args: &OverloadArgs) -> Value {
+    let OverloadArgs { clients, interval, limit, window, risk, .. } = *args;
+    let t = window.as_secs_f64();
+    let advised = shortest_interval(clients, t, limit.saturating_add(1), risk);
+    let at = |tau: f64| {
+        let load = clients as f64 * t / tau;
+        json!({
+            "interval_s": tau,
+            "load": load,
+            "exactly": pmf(limit, load),
+            "reached": tail(limit, load),
+            "exceeded": tail(limit + 1, load),
+        })
+    };
+    json!({
+        "clients": clients,
+        "limit": limit,
+        "window_s": t,
+        "risk": risk,
+        "given": at(interval.as_secs_f64()),
+        "advised": at(advised),
+    })
 }
 
 fn report(args: &OverloadArgs) -> String {
-    let OverloadArgs { clients, interval, limit, window, risk } = *args;
+    let OverloadArgs { clients, interval, limit, window, risk, .. } = *args;
     let (tau, t) = (interval.as_secs_f64(), window.as_secs_f64());
     let load = |tau: f64| clients as f64 * t / tau;
     let advised = shortest_interval(clients, t, limit.saturating_add(1), risk);
@@ -65,12 +92,16 @@ mod tests {
     #[test]
     fn the_numbers_of_the_papers_and_an_interval_that_keeps_the_risk() {
         let seconds = Duration::from_secs;
-        let args = OverloadArgs { clients: 1000, interval: seconds(5), limit: 120, window: seconds(1), risk: 0.01 };
+        let (interval, window, json) = (seconds(5), seconds(1), true);
+        let args = OverloadArgs { clients: 1000, interval, limit: 120, window, risk: 0.01, json };
         let text = report(&args);
         assert!(text.contains("Pr{X = N}   2.75e-10"), "exactly N is unlikely in overload: {text}");
         assert!(text.contains("Pr{X > N}   1.0000"), "{text}");
         let advised: f64 = text.split("advise: ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         let exceeded = |tau: f64| tail(121, 1000.0 / tau);
+        let figures = figures(&args);
+        assert!((figures["advised"]["interval_s"].as_f64().unwrap() - advised).abs() < 1e-3, "{figures}");
+        assert!(figures["given"]["exactly"].as_f64().unwrap() < 3e-10, "{figures}");
         assert!(exceeded(advised) <= 0.0101 && exceeded(advised * 0.99) > 0.01, "{advised} s");
     }
 }

@@ -11,7 +11,7 @@ use tidegate_sim::scenario::{Axis, ConfigEntry, Scenario};
 use tidegate_sim::statistics::Estimate;
 
 use crate::arguments::HowArgs;
-use tidegate_program::{Stop, Usage};
+use tidegate_program::{Stop, Usage, out};
 
 /// A key of the scenario, its candidates with what ships first, and where it is pasted: a field of `PacerConfig` with `{}` for the value,
 /// or nothing for what is set at the broker.
@@ -65,7 +65,7 @@ pub(super) fn run(how: &HowArgs) -> Result<u8> {
             break;
         }
     }
-    print!("{}", paste(&chosen, found));
+    out(&paste(&chosen, found));
     Ok(0)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use tidegate_core::trace::{MESSAGES_MAX, Trace};
-use tidegate_program::Usage;
+use tidegate_program::{Usage, out, say};
 use tidegate_sim::what_if::{self, Question};
 
 use super::write;
@@ -24,21 +24,21 @@ pub(super) fn run(args: &WhatIfArgs) -> Result<u8> {
     write(&args.out.join("timeline.csv"), &what_if::timeline_csv(&answer))?;
     write(&args.out.join("settings.toml"), &answer.settings)?;
     if args.json {
-        println!("{}", what_if::json(&answer));
+        say!("{}", what_if::json(&answer));
         return Ok(0);
     }
-    println!(
+    say!(
         "{}: {} messages of {} publishers in {:.0} s\n",
         args.trace.display(),
         trace.arrivals().len(),
         trace.publishers(),
         trace.seconds().max(1.0)
     );
-    print!("{}", what_if::text(&answer));
+    out(&what_if::text(&answer));
     if args.reader.is_none() {
-        println!("\nThe reader takes whatever comes; --reader 500/s shows what a slower one would see.");
+        say!("\nThe reader takes whatever comes; --reader 500/s shows what a slower one would see.");
     }
-    println!("\nsee {}", args.out.join("report.html").display());
+    say!("\nsee {}", args.out.join("report.html").display());
     Ok(0)
 }
 

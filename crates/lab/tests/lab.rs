@@ -30,6 +30,35 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Whoever reads has seen enough (`| head -1`): that is no panic and no error.
+#[test]
+fn a_reader_that_leaves_is_no_panic() {
+    let overload = ["overload", "--clients", "1000", "--interval", "10s", "--limit", "120"];
+    let (folder, file, out) = scenario(SMALL);
+    let run = ["run", &file, "--out", &out];
+    for words in [&["list"][..], &["list", "--json"], &overload, &run, &["compare", &out, &out]] {
+        let mut child = command(words).current_dir(folder.path()).spawn().expect("it runs");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(0) && !said.contains("panic") && !said.contains("error"),
+            "{words:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn what_is_data_is_there_as_json() {
+    let json = |words: &[&str]| -> Value { serde_json::from_slice(&lab(words).stdout).expect("JSON") };
+    let list = json(&["list", "--json"]);
+    assert!(list["experiments"].as_array().expect("a list").iter().any(|it| it["name"] == "e1-overload"), "{list}");
+    let overload =
+        json(&["overload", "--clients", "1000", "--interval", "10s", "--limit", "120", "--risk", "0.01", "--json"]);
+    let exceeded = overload["advised"]["exceeded"].as_f64().expect("a share");
+    assert!((0.009..=0.0101).contains(&exceeded), "{overload}");
+}
+
 /// A folder with a scenario, and their paths as arguments.
 fn scenario(scenario: &str) -> (TempDir, String, String) {
     let folder = tempfile::tempdir().expect("a folder");

@@ -5,7 +5,7 @@ use std::io;
 
 use serde_json::Value;
 
-use crate::harmless;
+use crate::{certificate_hint, harmless};
 
 /// No answer.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ impl AdminError {
     pub fn unreachable(url: &str, error: &io::Error) -> Self {
         let words = error.to_string();
         let next = match error.kind() {
+            _ if certificate_hint(&words).is_some() => certificate_hint(&words).unwrap_or_default(),
             _ if words.contains("invalid peer certificate") => {
                 "if it is yours, name the certificate that signed it with --cafile FILE"
             }

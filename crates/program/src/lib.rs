@@ -15,7 +15,7 @@ pub use admin_client::{AdminAnswer, AdminClient, AdminRequest, escaped};
 pub use admin_error::AdminError;
 pub use beside::{Missing, program_beside};
 pub use stop::Stop;
-pub use tls::{Trust, session as tls_session};
+pub use tls::{Trust, certificate_hint, session as tls_session};
 
 /// Exit code of wrong usage or configuration, as clap has it for arguments.
 pub const MISUSE: u8 = 2;
@@ -28,6 +28,18 @@ impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("wrong usage")
     }
+}
+
+/// Writes to standard output. Whoever stops reading (`| head`) is no error: `print!` and `println!` would panic.
+pub fn out(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// A line for standard output, as [`out`] writes it.
+#[macro_export]
+macro_rules! say {
+    ($($words:tt)*) => { $crate::out(&::std::format!("{}\n", ::std::format_args!($($words)*))) };
 }
 
 /// A text that may be a stranger's: what could move a cursor or hide is escaped, quotes stay as they are.

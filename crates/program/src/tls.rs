@@ -69,6 +69,14 @@ fn roots(trust: &Trust) -> Result<RootCertStore> {
 }
 
 /// Of all files of a folder; those that hold none are left out, as OpenSSL does.
+/// What to do about a certificate, by the words of the TLS library; without them there is only less advice.
+pub fn certificate_hint(words: &str) -> Option<&'static str> {
+    words.contains("CaUsedAsEndEntity").then_some(
+        "its certificate is that of an authority, as `openssl req -x509` makes it, and cannot be a server's: make one with \
+         -addext basicConstraints=critical,CA:FALSE, or with `tidegate init --tls`",
+    )
+}
+
 fn certificates_in(folder: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("--capath {}", folder.display()))?;
     let files = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());

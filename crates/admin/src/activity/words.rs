@@ -8,6 +8,7 @@ use tidegate_core::event::Event;
 
 use crate::status::meaning;
 use crate::view;
+use crate::why::words::counted;
 
 /// One line, without its time and its client.
 pub(super) fn line(deed: &Deed) -> Value {
@@ -71,7 +72,8 @@ fn of_message(what: &str, message: &MessageSketch, end: &str) -> Value {
         other => other,
     };
     let retained = if *retain { ", retained" } else { "" };
-    let text = format!("{verb} {topic}, QoS {}, {payload_bytes} bytes{retained}{end}", qos.bits());
+    let bytes = counted(*payload_bytes as u64, "byte");
+    let text = format!("{verb} {topic}, QoS {}, {bytes}{retained}{end}", qos.bits());
     json!({ "what": what, "topic": topic, "qos": qos.bits(), "retain": retain, "bytes": payload_bytes, "text": text })
 }
 

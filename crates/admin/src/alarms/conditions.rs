@@ -37,7 +37,8 @@ impl TroubleReport {
         for receiver in &self.receivers {
             let id = &receiver.client_id;
             if receiver.is_losing {
-                let text = format!("{id:?} loses {} of the messages for it", per_second(receiver.loss_rate));
+                let away = if receiver.is_away { ", and is away" } else { "" };
+                let text = format!("{id:?} loses {} of the messages for it{away}", per_second(receiver.loss_rate));
                 all.push(strong(AlarmKind::Losing, id, receiver.loss_rate, text));
             }
             if receiver.fill >= QUEUE.1 {

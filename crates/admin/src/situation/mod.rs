@@ -1,8 +1,9 @@
 //! What is wrong with the broker right now, and with whom: the facts that the sentence (`sentence`) and the alarms are made of.
 //!
-//! Pure: told of every client once (`note`), then of those whose messages fill the queues of losing receivers
-//! (`name_crowding`). Knows neither sockets nor clocks; `watch` gathers it and shows it to everybody.
+//! Pure: told of every client once (`note`), then what waits for the worst of the losing receivers (`note_waiting`) and of those
+//! whose messages fill their queues (`note_blamed`). Knows neither sockets nor clocks; `watch` gathers it and shows it to everybody.
 
+mod publisher;
 mod sentence;
 #[cfg(test)]
 mod tests;
@@ -11,20 +12,17 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_core::report::{ClientReport, ClientState};
+use tidegate_core::report::{ClientReport, CrowdingFlow};
 
 use crate::alarms::ALARMS_MAX;
 use crate::bridges::TroubledBridge;
-use crate::view;
+pub(crate) use publisher::{FLOOD_FACTOR, TroubledPublisher, usual_of};
 pub(crate) use sentence::{CardSubject, Mood, TroubleCard, name_conflict};
 
-/// Whose part of a receiver's losses is less is not to blame for them.
+/// Whose part of a receiver's losses, and of what waits for it, is less is not to blame for them.
 const GUILTY_PART: f64 = 0.2;
-/// So many times what is usual is a flood.
-pub(crate) const FLOOD_FACTOR: f64 = 2.0;
-
-/// Messages a second of a newcomer that are nobody's usual traffic while others wait.
-const NEWCOMER_RATE_MAX: f64 = 100.0;
+/// Losing receivers whose queues are looked into, the worst: each costs a question to its shard.
+const LOOKED_INTO_MAX: usize = 8;
 
 /// Everything that is wrong.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +36,10 @@ pub(crate) struct TroubleReport {
     /// How many publishers send more than they should, and how many have to wait and do not.
     pub(crate) flooding: usize,
     pub(crate) waiting: usize,
+    /// Publishers that send far more than is usual for them while nobody is known to suffer by it, the busiest first; as many as
+    /// one may want to see. And how many there are.
+    pub(crate) unusual: Vec<TroubledPublisher>,
+    pub(crate) sending_unusually: usize,
     /// Not all clients were asked whether they are to blame: who floods without being held back may be missing.
     pub(crate) is_blame_missing: bool,
     /// How many receivers lose, and how many are slow and do not lose.
@@ -66,71 +68,30 @@ pub(crate) struct TroubleReport {
     pub(crate) disk: Option<String>,
 }
 
-/// A publisher that sends too much, or has to wait.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TroubledPublisher {
-    pub(crate) client_id: Arc<str>,
-    pub(crate) state: ClientState,
-    pub(crate) rate: f64,
-    pub(crate) usual: Option<f64>,
-    /// What an operator has set for it, in messages a second.
-    pub(crate) limit: Option<f64>,
-    /// Whether it is held back for its rate, and not for want of memory or a disk that is slow.
-    pub(crate) is_for_rate: bool,
-    /// Whose queue its messages fill.
-    pub(crate) fills: Option<Arc<str>>,
-}
-
 /// A receiver that takes too little.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TroubledReceiver {
     pub(crate) client_id: Arc<str>,
     pub(crate) is_losing: bool,
+    /// It has no connection: nobody reads for it.
+    pub(crate) is_away: bool,
     pub(crate) loss_rate: f64,
     pub(crate) lost: u64,
     pub(crate) fill: f64,
     /// Who sends most of what it loses, and how much, if that is no flooder: to send much may be its work.
     pub(crate) source: Option<(Arc<str>, f64)>,
-    /// Numbers of publishers, and what was lost of theirs.
-    crowding: Vec<(u64, u64)>,
+    /// Whose messages were lost, and wait; of how many that wait.
+    crowding: Vec<CrowdingFlow>,
+    queued: u64,
 }
 
-impl TroubledPublisher {
-    fn of(client: &ClientReport, limit: Option<f64>, fills: Option<Arc<str>>) -> Self {
-        let (client_id, usual) = (Arc::clone(&client.client_id), usual_of(client));
-        let is_for_rate = client.publisher.is_some_and(|publisher| publisher.slowed_since.is_some());
-        Self { client_id, state: client.state, rate: client.rate.unwrap_or(0.0), usual, limit, is_for_rate, fills }
-    }
-
-    /// How many times its usual rate it sends; none while nothing is usual, or it is not read.
-    pub(crate) fn factor(&self) -> Option<f64> {
-        self.usual.map(|usual| self.rate / usual.max(1e-3))
-    }
-
-    /// Whether it sends more than it should. Of one that is not read nobody knows what it sends: it sends more than is taken.
-    /// Of a newcomer nobody knows what it should: it floods if somebody suffers, if it was refused, or sends very much. Who
-    /// is held to a limit that an operator has set is dealt with already, unless somebody suffers.
-    pub(crate) fn is_flooding(&self) -> bool {
-        if self.limit.is_some() {
-            return self.fills.is_some();
-        }
-        match (self.state, self.factor()) {
-            (ClientState::Paused, _) => self.is_for_rate || self.fills.is_some(),
-            (_, Some(factor)) => factor > FLOOD_FACTOR,
-            (state, None) => self.fills.is_some() || state == ClientState::BackedOff || self.rate >= NEWCOMER_RATE_MAX,
-        }
-    }
-
-    /// Whether a limit that an operator has set does more than delay: its messages are refused, dropped or not read. Who has
-    /// set it may have forgotten it, or have set it too low.
-    pub(crate) fn loses_by_limit(&self) -> bool {
-        let is_lossy = matches!(self.state, ClientState::BackedOff | ClientState::Paused);
-        self.limit.is_some() && is_lossy && !self.is_flooding()
-    }
-
-    fn weight(&self) -> (bool, i32, Reverse<Arc<str>>) {
-        (self.is_flooding(), magnitude(self.rate), Reverse(Arc::clone(&self.client_id)))
-    }
+/// Why a publisher is to blame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blame {
+    /// Whose queue its messages fill.
+    pub(crate) receiver: Arc<str>,
+    /// Whether they are much of what was lost there; else they are much of what waits, and others lose for it.
+    pub(crate) is_of_losses: bool,
 }
 
 /// A number by which things are ordered that change a little all the time: those about as large stay in the order of their
@@ -139,17 +100,15 @@ fn magnitude(value: f64) -> i32 {
     (4.0 * value.max(1e-3).log2()).floor() as i32
 }
 
-/// What a client is used to, by its claim or its rhythm.
-pub(crate) fn usual_of(client: &ClientReport) -> Option<f64> {
-    client.publisher.and_then(|publisher| publisher.usual).or_else(|| view::learned_rate(client))
-}
-
 impl TroubleReport {
     /// One client, as it is now; `limit_of` says what an operator has set for it.
     pub(crate) fn note(&mut self, client: &ClientReport, limit_of: impl Fn(&ClientReport) -> Option<f64>) {
         if client.state.is_held_back() {
             self.held_back += 1;
             self.note_publisher(TroubledPublisher::of(client, limit_of(client), None));
+        } else if publisher::sends_unusually(client) && limit_of(client).is_none() {
+            self.sending_unusually += 1;
+            insert(&mut self.unusual, TroubledPublisher::of(client, None, None), TroubledPublisher::weight);
         }
         if client.takeovers > 0 {
             self.conflicting += 1;
@@ -157,15 +116,16 @@ impl TroubleReport {
         }
         let receiver = &client.receiver;
         if receiver.is_losing || receiver.is_slow {
-            let crowding = receiver.crowding.iter().map(|flow| (flow.origin, flow.lost)).collect();
             self.note_receiver(TroubledReceiver {
                 client_id: Arc::clone(&client.client_id),
                 is_losing: receiver.is_losing,
+                is_away: client.link.is_none(),
                 loss_rate: receiver.loss_rate,
                 lost: receiver.lost_of_late,
                 fill: receiver.fill,
                 source: None,
-                crowding,
+                crowding: receiver.crowding.clone(),
+                queued: client.queued.0 as u64,
             });
         }
     }
@@ -188,22 +148,44 @@ impl TroubleReport {
         insert(&mut self.receivers, trouble, weight);
     }
 
-    /// The publishers who are to blame for what losing receivers lose, by number, with the name of such a receiver.
-    pub(crate) fn blamed(&self) -> HashMap<u64, Arc<str>> {
-        let losing = self.receivers.iter().filter(|receiver| receiver.is_losing && receiver.lost > 0);
-        losing
-            .flat_map(|receiver| {
-                let is_guilty = |lost: u64| lost as f64 >= GUILTY_PART * receiver.lost as f64;
-                let guilty = receiver.crowding.iter().filter(move |(_, lost)| is_guilty(*lost));
-                guilty.map(|(origin, _)| (*origin, Arc::clone(&receiver.client_id)))
-            })
-            .collect()
+    /// The losing receivers whose queues are worth a look, by name.
+    pub(crate) fn to_look_into(&self) -> Vec<Arc<str>> {
+        let losing = self.receivers.iter().filter(|receiver| receiver.is_losing);
+        losing.take(LOOKED_INTO_MAX).map(|receiver| Arc::clone(&receiver.client_id)).collect()
     }
 
-    /// A client that is to blame: it fills the queue of this receiver. Who sends what is usual for it is not called a
-    /// flooder for a receiver that is too slow.
-    pub(crate) fn note_blamed(&mut self, client: &ClientReport, limit: Option<f64>, receiver: &Arc<str>) {
-        let fills = Some(Arc::clone(receiver));
+    /// One of them, looked into: whose messages wait for it.
+    pub(crate) fn note_waiting(&mut self, client: &ClientReport) {
+        if let Some(receiver) = self.receivers.iter_mut().find(|known| known.client_id == client.client_id) {
+            (receiver.crowding, receiver.queued) = (client.receiver.crowding.clone(), client.queued.0 as u64);
+        }
+    }
+
+    /// The publishers who are to blame for what losing receivers lose, by number. Not only whose messages were lost: of a full
+    /// queue the longest flow pays by its bytes, and who sends many small ones may have all the places.
+    pub(crate) fn blamed(&self) -> HashMap<u64, Blame> {
+        let is_much = |part: u64, all: u64| part > 0 && part as f64 >= GUILTY_PART * all as f64;
+        let mut blamed = HashMap::new();
+        for receiver in self.receivers.iter().filter(|receiver| receiver.is_losing && receiver.lost > 0) {
+            // Nobody knows whose messages somebody who is away has lost.
+            let is_unknown = receiver.crowding.iter().all(|flow| flow.lost == 0);
+            for flow in &receiver.crowding {
+                let is_of_losses = is_unknown || is_much(flow.lost, receiver.lost);
+                if is_much(flow.lost, receiver.lost) || is_much(flow.waiting, receiver.queued) {
+                    let blame = Blame { receiver: Arc::clone(&receiver.client_id), is_of_losses };
+                    let known: &mut Blame = blamed.entry(flow.origin).or_insert_with(|| blame.clone());
+                    if is_of_losses && !known.is_of_losses {
+                        *known = blame;
+                    }
+                }
+            }
+        }
+        blamed
+    }
+
+    /// A client that is to blame. Who sends what is usual for it is not called a flooder for a receiver that is too slow.
+    pub(crate) fn note_blamed(&mut self, client: &ClientReport, limit: Option<f64>, blame: &Blame) {
+        let fills = Some(Arc::clone(&blame.receiver));
         let place = self.publishers.iter().position(|known| known.client_id == client.client_id);
         // Whether it was counted as a flooder; none if it was not counted. Who is held back was, also beyond the list.
         let (was_flooding, trouble) = if let Some(place) = place {
@@ -215,11 +197,16 @@ impl TroubleReport {
             (was_flooding, TroubledPublisher::of(client, limit, fills))
         };
         let is_flooding = trouble.is_flooding();
-        if !is_flooding {
-            self.note_source(receiver, &trouble);
+        if !is_flooding && blame.is_of_losses {
+            self.note_source(&blame.receiver, &trouble);
         }
         if was_flooding.is_none() && !is_flooding {
             return;
+        }
+        if was_flooding.is_none() && publisher::sends_unusually(client) {
+            // It is more than unusual.
+            self.unusual.retain(|known| known.client_id != client.client_id);
+            self.sending_unusually = self.sending_unusually.saturating_sub(1);
         }
         if is_flooding && was_flooding != Some(true) {
             self.flooding += 1;
@@ -235,6 +222,16 @@ impl TroubleReport {
         {
             receiver.source = Some((Arc::clone(&publisher.client_id), publisher.rate));
         }
+    }
+
+    /// Whether nobody has to wait, is slow or loses, as far as is known.
+    pub(crate) fn does_nobody_suffer(&self) -> bool {
+        self.flooding + self.waiting + self.losing + self.slow == 0 && self.level.0 == 0 && !self.is_blame_missing
+    }
+
+    /// The losing receiver whose queue the messages of this client fill.
+    pub(crate) fn occupied_by(&self, client_id: &str) -> Option<Arc<str>> {
+        self.publishers.iter().find(|it| *it.client_id == *client_id)?.fills.clone()
     }
 
     /// Publishers that send more than they should.

@@ -54,7 +54,7 @@ pub(crate) struct Sentence {
 /// One of those that are in trouble, or make some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TroubleCard {
-    /// In a word: `floods`, `loses`, `slow`, `name used twice`, `bridge down`, `waits`.
+    /// In a word: `floods`, `loses`, `slow`, `name used twice`, `bridge down`, `waits`, `unusual`.
     pub(crate) kind: &'static str,
     pub(crate) subject: CardSubject,
     pub(crate) text: String,
@@ -88,6 +88,9 @@ impl TroubleReport {
         }
         let waiting = self.publishers.iter().filter(|publisher| !publisher.is_flooding()).collect::<Vec<_>>();
         parts.extend(named(&waiting, self.waiting, "more publishers have to wait", TroubledPublisher::in_words));
+        let unusual: Vec<&TroubledPublisher> = self.unusual.iter().collect();
+        let words = |it: &TroubledPublisher| self.unusual_in_words(it);
+        parts.extend(named(&unusual, self.sending_unusually, "more publishers send far more than usual", words));
         parts.extend(self.disk.clone());
         if self.level.0 > 0 {
             let cause = self.cause.map(|cause| format!(" because of {cause}")).unwrap_or_default();
@@ -98,8 +101,12 @@ impl TroubleReport {
         }
         parts.extend(self.bans_in_words());
         if parts.is_empty() {
-            let gate = if self.is_gate_off { format!("; {GATE_OFF}") } else { String::new() };
-            let text = format!("calm: nobody floods, nobody loses messages, nobody is banned{gate}");
+            // Without the gate nobody knows what is usual, nor who floods.
+            let text = if self.is_gate_off {
+                format!("calm: nobody loses messages, nobody is banned; {GATE_OFF}")
+            } else {
+                "calm: nobody floods, nobody loses messages, nobody is banned".to_owned()
+            };
             return Sentence { mood: Mood::Calm, text, next: String::new(), client: None };
         }
         parts.extend(self.is_gate_off.then(|| GATE_OFF.to_owned()));
@@ -109,7 +116,8 @@ impl TroubleReport {
             .or(receiver.filter(|it| it.is_losing).map(|it| &it.client_id))
             .or(conflict)
             .or(self.publishers.first().map(|it| &it.client_id))
-            .or(receiver.map(|it| &it.client_id));
+            .or(receiver.map(|it| &it.client_id))
+            .or(self.unusual.first().map(|it| &it.client_id));
         let next = match (client, self.bridges.first()) {
             (Some(client_id), _) => format!("tidegate why {}", quoted(client_id)),
             (None, Some(bridge)) => format!("tidegate why bridge {}", quoted(&bridge.name)),
@@ -146,12 +154,20 @@ impl TroubleReport {
         });
         cards.extend(bridges);
         cards.extend(publishers("waits", waiting));
+        let unusual = self.unusual.iter().take(CARDS_MAX);
+        cards.extend(unusual.map(|it| card("unusual", &it.client_id, self.unusual_in_words(it))));
         cards
     }
 
     /// How many there are, with those who have no card.
     pub(crate) fn troubled(&self) -> usize {
-        self.flooding + self.losing + self.slow + self.conflicting + self.waiting + self.bridges_down
+        let publishers = self.flooding + self.waiting + self.sending_unusually;
+        publishers + self.losing + self.slow + self.conflicting + self.bridges_down
+    }
+
+    fn unusual_in_words(&self, publisher: &TroubledPublisher) -> String {
+        let harm = if self.does_nobody_suffer() { ", and nobody suffers by it" } else { "" };
+        format!("{}{harm}", publisher.in_words())
     }
 
     fn bans_in_words(&self) -> Option<String> {
@@ -218,13 +234,18 @@ impl TroubledPublisher {
 
 impl TroubledReceiver {
     fn in_words(&self) -> String {
-        let TroubledReceiver { client_id, loss_rate, fill, is_losing, source, .. } = self;
+        let TroubledReceiver { client_id, loss_rate, fill, is_losing, is_away, source, .. } = self;
         if *is_losing {
             let why = if *fill >= 0.5 { "its queue is full" } else { "it takes less than comes for it" };
             let of = source
                 .as_ref()
                 .map(|(id, rate)| format!(", mostly by {id:?}, which sends {}, about as usual", per_second(*rate)));
-            return format!("{client_id:?} loses {}: {why}{}", per_second(*loss_rate), of.unwrap_or_default());
+            let (loss_rate, of) = (per_second(*loss_rate), of.unwrap_or_default());
+            return if *is_away {
+                format!("{client_id:?} is away and loses {loss_rate}: what may be kept for it is full{of}")
+            } else {
+                format!("{client_id:?} loses {loss_rate}: {why}{of}")
+            };
         }
         format!("{client_id:?} reads slowly or not at all ({} % of its queue is used)", (fill * 100.0).ceil())
     }

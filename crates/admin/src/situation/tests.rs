@@ -1,5 +1,9 @@
 //! What is said when, word by word: these are the words of the page, the command line and the log.
 
+mod reports;
+
+use tidegate_core::report::ClientState;
+
 use super::*;
 use crate::alarms::AlarmKind;
 
@@ -10,7 +14,9 @@ fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>)
 fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> TroubledReceiver {
     let lost = (loss_rate * 10.0) as u64;
     let (client_id, is_losing) = (client_id.into(), loss_rate > 0.0);
-    TroubledReceiver { client_id, is_losing, loss_rate, lost, fill, source: None, crowding: vec![(7, lost)] }
+    let crowding = vec![CrowdingFlow { origin: 7, lost, waiting: 0 }];
+    let (is_away, source, queued) = (false, None, 0);
+    TroubledReceiver { client_id, is_losing, is_away, loss_rate, lost, fill, source, crowding, queued }
 }
 
 #[test]
@@ -172,6 +178,7 @@ fn a_gate_that_is_off_is_said_and_is_no_trouble_by_itself() {
     let sentence = off.sentence();
     assert_eq!(sentence.mood, Mood::Calm);
     assert!(sentence.text.ends_with("the gate is off (backoff.mode = \"off\"): nobody is slowed for what it sends"));
+    assert!(!sentence.text.contains("nobody floods"), "nobody knows");
     let flood = TroubleReport { receivers: vec![receiver("historian", 37.0, 1.0)], losing: 1, ..off };
     assert!(flood.sentence().text.ends_with("nobody is slowed for what it sends"), "{}", flood.sentence().text);
 }

@@ -28,12 +28,12 @@ use crate::clients::{closed_among, find, last_closed};
 use crate::kps;
 use crate::problem::{Answered, json_of, no_client};
 use crate::situation::name_conflict;
-use crate::state::AdminState;
+use crate::state::{AdminState, lock};
 use crate::status::meaning;
 use crate::view;
 use others::{NEW, Neighbours};
 use remedy::{Proposal, for_stranger, next};
-use words::{for_ban, messages, number, per_second, quoted, span, whole_per_second};
+use words::{counted, for_ban, messages, number, per_second, quoted, span, whole_per_second};
 
 pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     let closed = last_closed(&state, &client_id).await?;
@@ -91,7 +91,10 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     let rank = others.rank;
     let factor = factor(client);
     let limit = view::limit_of(&state, client);
-    let mut lines = vec![headline(client, limit.as_ref().map(|(_, rate)| *rate), !others.fills.is_empty())];
+    // Who has most of what waits in a losing queue is known from the last look, also if nothing of its own is lost there.
+    let occupied = lock(&state.watch).situation.occupied_by(&client_id).filter(|_| others.fills.is_empty());
+    let fills = occupied.is_some() || !others.fills.is_empty();
+    let mut lines = vec![headline(client, limit.as_ref().map(|(_, rate)| *rate), fills)];
     let ban = ban_of(&state, &client_id, Some(&client.identity));
     lines.extend(ban.map(|ban| format!("it {}", banned(&ban))));
     lines.extend(name_used_twice(client, closed.as_ref()));
@@ -99,6 +102,8 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     lines.extend(gate(&state, client, rank));
     lines.extend(limit.as_ref().map(limited));
     lines.extend(others.filled());
+    lines
+        .extend(occupied.map(|id| format!("its messages fill the queue of {id:?}: they are much of what waits there")));
     lines.extend(bridges::why_spool(&state, &client_id).into_iter().flatten());
     lines.extend(receiver(&detail));
     lines.extend(others.crowding(&client.receiver));
@@ -139,7 +144,7 @@ fn factor(client: &ClientReport) -> Option<f64> {
 /// A stable name for what happened.
 fn code(state: ClientState) -> Option<&'static str> {
     match state {
-        ClientState::Ok | ClientState::Away | ClientState::Slow | ClientState::Losing => None,
+        ClientState::Ok | ClientState::Away | ClientState::Slow | ClientState::AwayLosing | ClientState::Losing => None,
         ClientState::Slowed => Some("E0412"),
         ClientState::BackedOff => Some("E0413"),
         ClientState::Paused => Some("E0414"),
@@ -163,6 +168,10 @@ fn headline(client: &ClientReport, limit: Option<f64>, fills: bool) -> String {
         ClientState::BackedOff => slowed("is backed off"),
         ClientState::Paused => slowed("is paused"),
         ClientState::Away => format!("{who} is not connected; its session is kept"),
+        ClientState::AwayLosing => format!(
+            "{who} is not connected and loses messages: its session is kept, {} of those for it find no room",
+            per_second(client.receiver.loss_rate)
+        ),
         ClientState::Losing => format!(
             "{who} loses messages: {} of those for it find no room, because it takes less than comes for it",
             per_second(client.receiver.loss_rate)
@@ -344,7 +353,8 @@ fn receiver(detail: &ClientDetail) -> Option<String> {
         return None;
     }
     let reads = if stalled { "it does not read: " } else { "" };
-    Some(format!("{reads}{} ({bytes} bytes) wait for it, {} under way", messages(waiting as u64), client.inflight))
+    let (bytes, wait) = (counted(bytes as u64, "byte"), if waiting == 1 { "waits" } else { "wait" });
+    Some(format!("{reads}{} ({bytes}) {wait} for it, {} under way", messages(waiting as u64), client.inflight))
 }
 
 fn lost(ledger: &Ledger) -> Vec<String> {

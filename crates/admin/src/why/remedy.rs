@@ -12,7 +12,7 @@ use tidegate_core::ledger::Loss;
 use tidegate_core::report::{ClientReport, ClientState};
 
 use super::others::Neighbours;
-use super::words::{for_ban, per_second, quoted};
+use super::words::{end_session, for_ban, per_second, quoted};
 use super::{FAR_ABOVE, code};
 use crate::view;
 
@@ -32,6 +32,8 @@ enum ProposedAct {
     Unlimit,
     Ban,
     Kick,
+    /// End the session that is kept.
+    EndSession,
     /// Look at this client instead.
     Why(String),
 }
@@ -44,6 +46,7 @@ impl ProposedAct {
             Self::Unlimit => json!({ "kind": "unlimit" }),
             Self::Ban => json!({ "kind": "ban" }),
             Self::Kick => json!({ "kind": "kick" }),
+            Self::EndSession => json!({ "kind": "endSession" }),
             Self::Why(client_id) => json!({ "kind": "why", "client": client_id }),
         }
     }
@@ -88,15 +91,7 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
             Some(_) => {}
         }
     }
-    if client.receiver.is_losing || ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
-        let guilty = others.guilty(&client.receiver).filter(|_| client.receiver.is_losing);
-        steps.extend(guilty.map(|guilty| {
-            let text = format!("if that publisher sends too much:  tidegate why {}", quoted(guilty));
-            Proposal::new(text, [ProposedAct::Why(guilty.to_owned())])
-        }));
-        let text = "if not, it reads more slowly than others write: let it subscribe to less, or raise limits.queue_messages_max";
-        steps.push(Proposal::new(text, []));
-    }
+    steps.extend(for_receiver(client, others));
     if ledger.lost(Loss::Denied) + ledger.lost(Loss::NotAllowed) > 0 {
         steps.push(Proposal::new(
             "the rules of access forbid some of this: tidegate config show, security.acl_file",
@@ -104,6 +99,31 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
         ));
     }
     steps
+}
+
+/// What to do about one that loses, or has lost, for want of room.
+fn for_receiver(client: &ClientReport, others: &Neighbours) -> Vec<Proposal> {
+    let lost_for_room = [Loss::QueueFull, Loss::OutboxFull, Loss::AbsentBudget].map(|loss| client.ledger.lost(loss));
+    if !client.receiver.is_losing && lost_for_room.iter().sum::<u64>() == 0 {
+        return Vec::new();
+    }
+    let guilty = others.guilty(&client.receiver).filter(|_| client.receiver.is_losing).map(|guilty| {
+        let text = format!("if that publisher sends too much:  tidegate why {}", quoted(guilty));
+        Proposal::new(text, [ProposedAct::Why(guilty.to_owned())])
+    });
+    let otherwise = if guilty.is_some() { "if not, " } else { "" };
+    let rest = if client.link.is_none() {
+        let end = end_session(&client.client_id);
+        let text = format!(
+            "{otherwise}nobody reads for it: start it again, or end the session if it is not coming back, with what waits for it:  {end}"
+        );
+        Proposal::new(text, [ProposedAct::EndSession])
+    } else {
+        let text =
+            "it reads more slowly than others write: let it subscribe to less, or raise limits.queue_messages_max";
+        Proposal::new(format!("{otherwise}{text}"), [])
+    };
+    guilty.into_iter().chain([rest]).collect()
 }
 
 /// What to do about one of whom nothing is usual, and whose messages fill the queue of a receiver: a limit that the receiver

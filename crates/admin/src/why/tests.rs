@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::remedy;
 use super::*;
+use tidegate_control::Timestamp;
 use tidegate_core::PublisherReport;
-use tidegate_core::report::{CrowdingFlow, ReceiverReport};
+use tidegate_core::report::{CrowdingFlow, LinkReport, ReceiverReport};
 
 /// The words of the proposals.
 fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<String> {
@@ -132,6 +133,41 @@ fn without_a_gate_it_says_so() {
     assert!(headline(&quiet, None, false).ends_with("is not slowed: it has not published"));
     quiet.ledger.received = 25_000;
     assert!(headline(&quiet, None, false).contains("backoff.mode is \"off\""), "{}", headline(&quiet, None, false));
+}
+
+/// Nobody reads for it: to read faster is no advice, and with nobody to name there is no "if not".
+#[test]
+fn a_session_that_is_away_and_loses_is_told_as_that_and_can_be_ended() {
+    let mut bridge = client(ClientState::AwayLosing, 0.0, 0.0, None, 1);
+    (bridge.client_id, bridge.publisher, bridge.rate, bridge.origin) = ("site bridge".into(), None, None, 2);
+    let (is_losing, lost_of_late, loss_rate) = (true, 240, 24.0);
+    bridge.receiver = ReceiverReport { lost_of_late, loss_rate, fill: 1.0, is_losing, ..ReceiverReport::default() };
+    let words = headline(&bridge, None, false);
+    assert!(
+        words
+            .ends_with("is not connected and loses messages: its session is kept, 24.0/s of those for it find no room")
+    );
+    let end = "nobody reads for it: start it again, or end the session if it is not coming back, with what waits for it:  \
+               tidegate kick --session 'site bridge'";
+    assert_eq!(next(&bridge, false, &Neighbours::of(&bridge)), [end]);
+    bridge.receiver.crowding = vec![CrowdingFlow { origin: 1, lost: 0, waiting: 10_000 }];
+    let mut others = Neighbours::of(&bridge);
+    others.note(&client(ClientState::Ok, 24.0, 24.0, Some(20.0), 1));
+    assert_eq!(
+        next(&bridge, false, &others),
+        ["if that publisher sends too much:  tidegate why pump".to_owned(), format!("if not, {end}")]
+    );
+    bridge.receiver = ReceiverReport::default();
+    assert_eq!(next(&bridge, false, &Neighbours::of(&bridge)), [""; 0], "nothing was lost");
+    let mut reader = client(ClientState::Losing, 0.0, 0.0, Some(1.0), 1);
+    (reader.receiver.is_losing, reader.link) = (true, Some(link()));
+    let steps = next(&reader, false, &Neighbours::of(&reader));
+    assert!(steps.iter().any(|step| step.starts_with("it reads more slowly")), "{steps:?}");
+}
+
+fn link() -> LinkReport {
+    let at = Timestamp::from_secs_f64(1.0);
+    LinkReport { protocol: "5", since: at, seen_at: at, outbox_bytes: 0, stalled_since: None }
 }
 
 /// A newcomer floods a receiver: both hear of each other.

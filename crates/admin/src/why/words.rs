@@ -19,8 +19,18 @@ pub(crate) fn for_ban(client_id: &str) -> String {
     format!("{literal}{}", quoted(client_id))
 }
 
+/// What ends a session that is kept.
+pub(crate) fn end_session(client_id: &str) -> String {
+    format!("tidegate kick --session {}", quoted(client_id))
+}
+
 pub(crate) fn messages(count: u64) -> String {
-    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
+    counted(count, "message")
+}
+
+/// So many of these: one has no ending.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 pub(crate) fn per_second(rate: f64) -> String {
@@ -45,7 +55,8 @@ pub(crate) fn span(duration: Duration) -> String {
     let secs = duration.as_secs_f64();
     match secs {
         secs if secs < 0.01 => format!("{:.1} ms", secs * 1000.0),
-        secs if secs < 10.0 => format!("{:.0} ms", secs * 1000.0),
+        secs if secs < 0.9995 => format!("{:.0} ms", secs * 1000.0),
+        secs if secs < 9.95 => format!("{secs:.1} s"),
         secs if secs < 120.0 => format!("{secs:.0} s"),
         secs if secs < 7200.0 => format!("{:.0} min", secs / 60.0),
         secs if secs < 172_800.0 => format!("{:.0} h", secs / 3600.0),
@@ -60,6 +71,13 @@ mod tests {
     #[test]
     fn a_client_that_is_called_like_an_address_is_banned_by_name() {
         assert_eq!((for_ban("a b").as_str(), for_ban("10.1.2.3").as_str()), ("'a b'", "--client 10.1.2.3"));
+    }
+
+    #[test]
+    fn times_and_numbers_are_written_as_one_says_them() {
+        let spans = [0.0042, 0.86, 0.9996, 2.199, 9.96, 14.1, 125.0].map(|secs| span(Duration::from_secs_f64(secs)));
+        assert_eq!(spans, ["4.2 ms", "860 ms", "1.0 s", "2.2 s", "10 s", "14 s", "2 min"]);
+        assert_eq!([0, 1, 2].map(|count| counted(count, "request")), ["0 requests", "1 request", "2 requests"]);
     }
 
     #[test]

@@ -27,8 +27,7 @@ pub(crate) use operate::{
     address_of, listener_of, password, warn_of_lone_password,
 };
 pub(crate) use operate::{
-    ClientArgs, ClientsArgs, DemoCommand, FloodArgs, LogArgs, PlainArgs, Sort, TokenArgs, TokenCommand, TopArgs,
-    WhyArgs,
+    ClientsArgs, DemoCommand, FloodArgs, KickArgs, LogArgs, PlainArgs, Sort, TokenArgs, TokenCommand, TopArgs, WhyArgs,
 };
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
@@ -142,8 +141,8 @@ pub(crate) enum Command {
     Limits(LimitsArgs),
     /// List, add and remove bans
     Ban(BanArgs),
-    /// End a client's connection
-    Kick(ClientArgs),
+    /// End a client's connection, or its session
+    Kick(KickArgs),
     /// Ask whether the broker is alive and takes clients
     Health(PlainArgs),
     /// Let a running broker read configuration, users and certificates again

@@ -102,11 +102,14 @@ pub(crate) fn listener_of(key: &str) -> Option<SocketAddr> {
     found
 }
 
-/// Arguments of commands about one client.
+/// Arguments of `tidegate kick`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct ClientArgs {
+pub(crate) struct KickArgs {
     /// The client identifier
     pub(crate) client: String,
+    /// End its session, too, also of one that is not connected: its subscriptions go, and what waits for it
+    #[arg(long)]
+    pub(crate) session: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -196,7 +199,7 @@ pub(crate) struct ClientsArgs {
     #[arg(long, value_enum, default_value_t = Sort::Id)]
     pub(crate) sort: Sort,
     /// Only clients in this state
-    #[arg(long, value_parser = ["ok", "away", "slow", "losing", "slowed", "backed-off", "paused"])]
+    #[arg(long, value_parser = ["ok", "away", "slow", "losing", "away-losing", "slowed", "backed-off", "paused"])]
     pub(crate) state: Option<String>,
     /// So many rows at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]

@@ -115,6 +115,9 @@ impl fmt::Display for ClientError {
             Self::Tls(error) => {
                 let text = format!("{error:#}");
                 // The words of the TLS library; without them there is only less advice.
+                if let Some(hint) = tidegate_program::certificate_hint(&text) {
+                    return write!(f, "TLS: {text}; {hint}");
+                }
                 let next = if text.contains("UnknownIssuer") {
                     "; if you trust this broker, name its certificate, or that of who signed it, with --cafile FILE"
                 } else if text.contains("NotValidForName") || text.contains("not valid for name") {

@@ -29,7 +29,7 @@ use crate::arguments::FloodArgs;
 use crate::operate::why_text;
 use fleet::{Actor, DemoShared, database, flooder, sensor};
 use report::{DemoRun, Report};
-use tidegate_program::AdminClient;
+use tidegate_program::{AdminClient, out, say};
 
 /// Well-behaved publishers.
 const SENSORS: u32 = 20;
@@ -84,7 +84,7 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
     let seconds = (CALM + args.flood).as_secs_f64() * 2.0;
     let control = if args.always { DemoControl::Always } else { DemoControl::Default };
     if !args.json {
-        println!(
+        say!(
             "{SENSORS} publishers keep their rhythm ({} messages/s together); one of {USUAL_RATE}/s starts to send \
              {rate}/s;\none subscriber takes {} messages/s. Two runs, {seconds:.0} s in all:\n\
              CONTROL OFF  {}\nCONTROL ON   {}\n",
@@ -98,9 +98,9 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
     let on = run(control, rate, args).context("the run with control on")?;
     let report = Report { off, on, times: args.times };
     if args.json {
-        println!("{:#}", report.json());
+        say!("{:#}", report.json());
     } else {
-        print!("{}", report.text());
+        out(&report.text());
     }
     Ok(0)
 }

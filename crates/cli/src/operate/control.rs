@@ -155,7 +155,7 @@ fn who_is_there(door: &AdminClient, whom: &BannedArgs) -> Result<String, AdminEr
 fn where_it_is(whom: &BannedArgs, row: &Value) -> &'static str {
     match row["state"].as_str() {
         _ if !concerns(whom, row) => NOBODY,
-        Some("away") => "it is not connected now, and its session is kept",
+        Some("away" | "away-losing") => "it is not connected now, and its session is kept",
         Some("closed") if row["reason"] == SENT_AWAY => "its last connection was ended by an operator",
         Some("closed") => NOBODY,
         _ => "1 client is connected now and has to go",
@@ -163,7 +163,7 @@ fn where_it_is(whom: &BannedArgs, row: &Value) -> &'static str {
 }
 
 fn is_connected(row: &Value) -> bool {
-    row["state"] != "away" && row["state"] != "closed"
+    row["state"] != "away" && row["state"] != "away-losing" && row["state"] != "closed"
 }
 
 /// Where a ban holds, and what it does not do.
@@ -269,6 +269,7 @@ mod tests {
         };
         assert_eq!(at("losing", None), "1 client is connected now and has to go");
         assert_eq!(at("away", None), "it is not connected now, and its session is kept");
+        assert_eq!(at("away-losing", None), at("away", None));
         assert_eq!(at("closed", Some("said goodbye")), NOBODY);
         assert_eq!(at("closed", Some(SENT_AWAY)), "its last connection was ended by an operator");
     }

@@ -15,12 +15,13 @@ mod top;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs, WhyArgs};
+use crate::arguments::{ClientsArgs, KickArgs, PlainArgs, WhyArgs};
 pub(crate) use control::{ban, limits};
 pub(crate) use kps::kps;
 pub(crate) use log::log;
 pub(crate) use status::status;
 use table::{Align, Column, TextTable, number, shown, span, whole};
+pub(crate) use tidegate_program::out;
 use tidegate_program::{AdminClient, AdminError, escaped};
 pub(crate) use token::token;
 pub(crate) use top::top;
@@ -296,10 +297,20 @@ fn terminal_columns() -> Option<usize> {
 }
 
 /// `tidegate kick`.
-pub(crate) fn kick(args: &ClientArgs) -> Result<u8> {
-    let answer = args.admin.client()?.request("DELETE", &format!("/api/v1/clients/{}", escaped(&args.client)), None)?;
+pub(crate) fn kick(args: &KickArgs) -> Result<u8> {
+    let session = if args.session { "/session" } else { "" };
+    let place = format!("/api/v1/clients/{}{session}", escaped(&args.client));
+    let answer = args.admin.client()?.request("DELETE", &place, None)?;
     if args.json {
         return print_json(&answer);
+    }
+    if args.session {
+        let lost = match answer["lost"].as_u64() {
+            Some(1) => "1 message that waited for it is lost".to_owned(),
+            lost => format!("{} messages that waited for it are lost", lost.unwrap_or(0)),
+        };
+        out(&format!("the session of {:?} has ended; {lost}\n", args.client));
+        return Ok(0);
     }
     out(&format!("{:?} was disconnected (0x98); nothing keeps it from coming back\n", args.client));
     Ok(0)
@@ -362,12 +373,6 @@ pub(crate) fn drain(args: &PlainArgs) -> Result<u8> {
 fn print_json(value: &Value) -> Result<u8> {
     out(&format!("{}\n", serde_json::to_string_pretty(value)?));
     Ok(0)
-}
-
-/// Whoever stops reading (`| head`) is no error.
-pub(crate) fn out(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// What `why` says about a client of a door in this process.

@@ -18,7 +18,7 @@ fn is_wanted() -> bool {
 
 fn mood_of(state: &str) -> &'static str {
     match state {
-        "losing" | "floods" | "backed-off" | "paused" | "banned" | "down" | "failed" => "trouble",
+        "losing" | "away-losing" | "floods" | "backed-off" | "paused" | "banned" | "down" | "failed" => "trouble",
         "slow" | "slowed" | "connecting" | "draining" => "notice",
         _ => "",
     }

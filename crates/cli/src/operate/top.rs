@@ -248,11 +248,14 @@ fn look(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<String> {
 
 /// Who floods and is not slowed, because there is room, is "ok" to the gate; whoever looks for it should find it.
 fn name_flooders(clients: &mut [Value], troubles: &Value) {
-    let is_flooder = |id: &Value| {
-        troubles.as_array().into_iter().flatten().any(|trouble| trouble["kind"] == "floods" && trouble["client"] == *id)
+    let named = |id: &Value| {
+        let of_it = troubles.as_array().into_iter().flatten().filter(|trouble| trouble["client"] == *id);
+        of_it.map(|trouble| &trouble["kind"]).find(|kind| *kind == "floods" || *kind == "unusual")
     };
-    for client in clients.iter_mut().filter(|client| client["state"] == "ok" && is_flooder(&client["client_id"])) {
-        client["state"] = json!("floods");
+    for client in clients.iter_mut().filter(|client| client["state"] == "ok") {
+        if let Some(kind) = named(&client["client_id"]) {
+            client["state"] = kind.clone();
+        }
     }
 }
 

@@ -9,6 +9,9 @@
 
 use alloc::collections::BTreeSet;
 
+use tidegate_control::Timestamp;
+
+use crate::crowding::Crowding;
 use crate::ledger::Loss;
 use crate::limits::ABSENT_DROPS_MAX;
 use crate::state::ShardState;
@@ -60,7 +63,7 @@ impl ShardState {
     /// Those who are away have no more than their part of the memory: what came in pushes out as much, a bounded number of
     /// messages at once.
     #[inline]
-    pub(crate) fn bound_absent(&mut self) {
+    pub(crate) fn bound_absent(&mut self, now: Timestamp) {
         let mut left = ABSENT_DROPS_MAX;
         while self.memory.absent.debt > 0 {
             if !self.memory.is_absent_excess() {
@@ -69,7 +72,7 @@ impl ShardState {
                 return;
             } else if let Some(index) = self.memory.absent.longest() {
                 left -= 1;
-                self.drop_for_absence(index);
+                self.drop_for_absence(index, now);
             } else {
                 return;
             }
@@ -77,11 +80,12 @@ impl ShardState {
     }
 
     #[cold]
-    fn drop_for_absence(&mut self, index: u32) {
+    fn drop_for_absence(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         if let Some(lost) = session.with_queue(&mut self.stats, |queue, _| queue.evict()) {
             self.journal.dequeue_item(session.kept, &lost);
             session.ledger.lose_delivery(Loss::AbsentBudget, lost.class(), &mut self.stats);
+            Crowding::note(&mut session.crowding, 0, now);
         }
         self.note_absent(index);
     }

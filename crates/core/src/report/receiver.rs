@@ -33,7 +33,7 @@ pub struct ReceiverReport {
     pub takes: f64,
     /// The part of its queue that is used, by messages or bytes.
     pub fill: f64,
-    /// Whether it loses messages now: the last one within ten seconds.
+    /// Whether it loses messages now, connected or away: the last one within ten seconds.
     pub is_losing: bool,
     /// Whether it takes too little: nothing for a second, no acknowledgement for five while messages wait, or half of its
     /// queue is used.
@@ -68,10 +68,9 @@ impl ReceiverReport {
         let is_slow = connection.is_some() && (is_stalled || is_silent || fill >= FULL_PART);
         let Some(crowding) = &session.crowding else { return Self { fill, is_slow, ..Self::default() } };
         let (lost_of_late, loss_rate, by) = crowding.of_late(now);
-        let is_losing = connection.is_some() && crowding.last() + CALM > now;
+        let is_losing = crowding.last() + CALM > now;
         let flow = |(origin, lost)| CrowdingFlow { origin, lost, waiting: 0 };
-        let known = by.into_iter().filter(|(origin, _)| *origin != 0);
-        let crowding = known.take(CROWDING_SHOWN_MAX).map(flow).collect();
+        let crowding = by.into_iter().take(CROWDING_SHOWN_MAX).map(flow).collect();
         let takes = connection.map_or(0.0, |connection| taken_by(connection, now));
         Self { lost_of_late, loss_rate, takes, fill, is_losing, is_slow, crowding }
     }

@@ -4,9 +4,11 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tidegate_core::Shard;
+use tidegate_core::access::Open;
 use tidegate_core::event::{Event, LedgerSide};
 use tidegate_core::ledger::Loss;
 use tidegate_core::report::{ClientReport, ClientState};
+use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, ReasonCode};
 
 use crate::backoff::{SECOND, flood, learn, strict, v311};
@@ -85,6 +87,70 @@ fn a_client_that_is_away_keeps_its_ledger_and_its_queue_shows() {
         _ => None,
     });
     assert_eq!(parting.unwrap().ledger.delivered, 1, "as it was when the connection ended");
+}
+
+/// Nobody reads for it, and what comes for it is lost: it is not just away.
+#[test]
+fn a_session_that_is_away_and_full_is_called_losing_until_it_is_back_or_nothing_is_lost() {
+    let mut net = Net::with(1, Settings { queue_messages_max: 10, ..Settings::default() }, Open);
+    let (reader, writer) = (net.connect("reader", &lasting()), net.v5("writer"));
+    net.subscribe(reader, "t", 1);
+    net.cut(reader);
+    let publish = |net: &mut Net, count: u16| {
+        for n in 0..count {
+            net.publish(writer, "t", "x", 1, false, n + 1);
+            net.receive(writer);
+        }
+    };
+    publish(&mut net, 10);
+    assert_eq!(client(&net, "reader").state, ClientState::Away, "all of them wait");
+    publish(&mut net, 25);
+    let away = client(&net, "reader");
+    assert_eq!((away.state, away.receiver.is_losing, away.receiver.is_slow), (ClientState::AwayLosing, true, false));
+    assert_eq!((away.receiver.lost_of_late, away.receiver.fill), (25, 1.0));
+    assert_eq!(away.ledger.lost_on(LedgerSide::Out), 25);
+    let waiting = away.receiver.crowding.iter().map(|flow| (flow.origin, flow.lost, flow.waiting));
+    assert_eq!(waiting.collect::<Vec<_>>(), [(client(&net, "writer").origin, 0, 10)], "whose they are, by what waits");
+    net.live(Duration::from_secs(11));
+    assert_eq!(client(&net, "reader").state, ClientState::Away, "nothing is lost any more");
+    publish(&mut net, 1);
+    assert_eq!(client(&net, "reader").state, ClientState::AwayLosing);
+    net.dial("reader", &lasting());
+    assert_eq!(client(&net, "reader").state, ClientState::Ok, "it takes what comes");
+}
+
+#[test]
+fn what_is_lost_because_all_who_are_away_have_too_much_is_a_loss_of_its_session() {
+    let mut net = Net::new(1);
+    let (reader, writer) = (net.connect("reader", &lasting()), net.v5("writer"));
+    net.shards[0].set_memory(1 << 20, 0);
+    net.subscribe(reader, "t", 1);
+    net.cut(reader);
+    for n in 0..500 {
+        net.publish(writer, "t", &"x".repeat(4000), 1, false, n + 1);
+        net.receive(writer);
+    }
+    let away = client(&net, "reader");
+    assert!(away.ledger.lost(Loss::AbsentBudget) > 0 && away.receiver.lost_of_late > 0, "{away:?}");
+    assert_eq!(away.state, ClientState::AwayLosing);
+}
+
+#[test]
+fn an_operator_ends_a_session_that_is_away_and_one_that_is_connected() {
+    let mut net = Net::new(1);
+    let (away, here, writer) = (net.connect("away", &lasting()), net.connect("here", &lasting()), net.v5("writer"));
+    for reader in [away, here] {
+        net.subscribe(reader, "t", 1);
+    }
+    net.cut(away);
+    net.publish(writer, "t", "x", 1, false, 1);
+    for name in ["away", "here", "nobody"] {
+        net.shards[0].handle_session_end(name, ReasonCode::AdministrativeAction, net.now);
+        assert!(net.shards[0].client(name, net.now).is_none(), "{name}");
+    }
+    net.live(SECOND);
+    net.publish(writer, "t", "y", 1, false, 2);
+    assert_eq!((net.stats().sessions, net.stats().dropped_session_ended), (1, 2), "what waited for them is lost");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tidegate_control::pacer::Preset;
-use tidegate_program::Stop;
+use tidegate_program::{Stop, say};
 
 use figures::Figures;
 use flood::Flooded;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &RealArgs) -> Result<u8> {
     if args.wants(Part::Kps) {
         testbed.gauge = Some(within(gauge::gauge(args)).context("measuring the broker")?);
         if !args.json {
-            println!("{}", testbed.head());
+            say!("{}", testbed.head());
         }
         testbed.contest(&stop)?;
     }

@@ -22,15 +22,17 @@ pub(super) struct DelegationEntry {
     moved: Option<Timestamp>,
     /// How often it was delegated without a long time between.
     strikes: u8,
-    /// How often its client checks, while it is delegated.
+    /// How often its client is to check, while it is delegated, and what it was last told: it hears of another interval with the
+    /// answer to its next check.
     pub(super) every: Duration,
+    pub(super) told: Option<Duration>,
 }
 
 impl DelegationEntry {
     pub(super) fn new(now: Timestamp, terms: &DelegationTerms) -> Self {
         let DelegationTerms { rank, client, .. } = *terms;
         let (is_pushed, moved, strikes, every) = (true, None, 0, INTERVAL_MAX);
-        Self { rank, client, rate: 0.0, noted: now, is_pushed, rows: 1.0, moved, strikes, every }
+        Self { rank, client, rate: 0.0, noted: now, is_pushed, rows: 1.0, moved, strikes, every, told: None }
     }
 
     pub(super) fn note(&mut self, now: Timestamp, rows: usize) {

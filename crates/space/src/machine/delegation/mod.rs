@@ -82,7 +82,7 @@ pub struct ClientDelegation {
     pub accepting: usize,
     /// Of these, those that are.
     pub delegated: usize,
-    /// The shortest interval of its checks.
+    /// The shortest interval of its checks that it was told.
     pub every: Option<Duration>,
 }
 
@@ -194,6 +194,15 @@ impl Delegator {
         self.delegated.get(&id).and_then(|id| self.entries.get(id)).map(|entry| entry.every)
     }
 
+    /// The same, and its client is told.
+    pub(crate) fn tell_every(&mut self, id: u64) -> Option<Duration> {
+        let every = self.every(id);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.told = every;
+        }
+        every
+    }
+
     pub(crate) fn is_delegated(&self, id: u64) -> bool {
         self.delegated.contains(&id)
     }
@@ -263,7 +272,7 @@ impl Delegator {
             own.accepting += 1;
             if self.delegated.contains(id) {
                 own.delegated += 1;
-                own.every = Some(own.every.map_or(entry.every, |every| every.min(entry.every)));
+                own.every = own.every.into_iter().chain(entry.told).min();
             }
         }
         all

@@ -267,3 +267,21 @@ fn what_is_delegated_is_known_by_client() {
     delegator.end(3);
     assert!(!delegator.by_client().contains_key(&8));
 }
+
+/// Intervals change with what there is to do, and a client hears of it when it checks: until then it does what it was told.
+#[test]
+fn the_interval_of_a_client_is_what_it_was_told_and_not_what_it_will_be() {
+    let mut delegator = Delegator::new(&DelegationConfig::default());
+    let now = Timestamp::from_nanos(1);
+    delegator.begin(now, 1, DelegationTerms { is_accepted: true, rank: 2, client: 7 });
+    delegator.delegated.insert(1);
+    let set =
+        |delegator: &mut Delegator, secs| delegator.entries.get_mut(&1).unwrap().every = Duration::from_secs(secs);
+    set(&mut delegator, 14);
+    assert_eq!(delegator.by_client()[&7].every, None, "it has not heard of it");
+    assert_eq!(delegator.tell_every(1), Some(Duration::from_secs(14)));
+    set(&mut delegator, 4);
+    assert_eq!(delegator.by_client()[&7].every, Some(Duration::from_secs(14)));
+    assert_eq!(delegator.tell_every(1), Some(Duration::from_secs(4)));
+    assert_eq!(delegator.by_client()[&7].every, Some(Duration::from_secs(4)));
+}

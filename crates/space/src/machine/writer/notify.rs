@@ -52,7 +52,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     pub(crate) fn poll_notification(&mut self, id: SubscriberId) -> Option<SpaceNotification> {
         let subscription = self.registry.get_mut(id)?;
         if self.delegator.poll_notice(id.0) {
-            let every = self.delegator.every(id.0);
+            let every = self.delegator.tell_every(id.0);
             return Some(SpaceNotification::Delegated { sequence: subscription.told(), every });
         }
         if self.delegator.is_delegated(id.0) {

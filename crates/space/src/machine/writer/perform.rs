@@ -47,7 +47,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         };
         let mut hints = Hints { queued: Some(queued), ..task.hints.clone() };
         if let Ok(ResponseBody::Subscribed(subscribed)) = &outcome
-            && let Some(every) = self.delegator.every(subscribed.id.0)
+            && let Some(every) = self.delegator.tell_every(subscribed.id.0)
         {
             (hints.delegate, hints.interval) = (Some(Delegate::Check), Some(every));
         }
