@@ -116,7 +116,6 @@ def after_an_unsubscribe_nothing_comes():
     publisher.callback.confirmed.get(timeout=PATIENCE)
     publisher.publish(end, "end", 1)
     expect(heard(subscriber)[0], b"end")
-    subscriber.disconnect()
 
 
 def who_sleeps_has_its_messages_when_it_wakes():
