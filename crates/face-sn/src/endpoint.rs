@@ -141,7 +141,7 @@ impl SnEndpoint {
         let Some((link, _)) = shard.face_mut::<SnLink>(conn) else { return };
         link.is_fresh = false;
         match *packet {
-            Packet::PingReq { client_id: named } if named.is_empty() => self.reply(from, Packet::PingResp),
+            Packet::PingReq { client_id: "" } => self.reply(from, Packet::PingResp),
             Packet::PingReq { client_id: named } if Some(named) != client_id.as_deref() => {
                 self.reply(from, Packet::Disconnect { seconds: None });
             }
