@@ -30,6 +30,9 @@ pub(crate) fn length(bytes: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
+/// What should be the topic of a will, and is none.
+struct NoTopic;
+
 /// What is left of a message.
 struct Fields<'a>(&'a [u8]);
 
@@ -46,7 +49,7 @@ impl<'a> Fields<'a> {
             }
             kind::CONNACK => Packet::ConnAck(self.code()?),
             kind::WILLTOPICREQ => Packet::WillTopicReq,
-            kind::WILLTOPIC => Packet::WillTopic(self.will_topic()?),
+            kind::WILLTOPIC => Packet::WillTopic(self.will_topic().ok()?),
             kind::WILLMSGREQ => Packet::WillMsgReq,
             kind::WILLMSG => Packet::WillMsg(self.rest()),
             kind::REGISTER => Packet::Register { topic_id: self.word()?, message: self.word()?, name: self.text()? },
@@ -74,7 +77,7 @@ impl<'a> Fields<'a> {
             kind::PINGRESP => Packet::PingResp,
             kind::DISCONNECT if self.0.is_empty() => Packet::Disconnect { seconds: None },
             kind::DISCONNECT => Packet::Disconnect { seconds: Some(self.word()?) },
-            kind::WILLTOPICUPD => Packet::WillTopicUpd(self.will_topic()?),
+            kind::WILLTOPICUPD => Packet::WillTopicUpd(self.will_topic().ok()?),
             kind::WILLTOPICRESP => Packet::WillTopicResp(self.code()?),
             kind::WILLMSGUPD => Packet::WillMsgUpd(self.rest()),
             kind::WILLMSGRESP => Packet::WillMsgResp(self.code()?),
@@ -116,14 +119,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Without anything in it, the will is to be none (sections 5.4.7 and 5.4.22).
-    fn will_topic(&mut self) -> Option<Option<WillTopic<'a>>> {
+    fn will_topic(&mut self) -> Result<Option<WillTopic<'a>>, NoTopic> {
         if self.0.is_empty() {
-            return Some(None);
+            return Ok(None);
         }
-        let flags = self.byte()?;
-        let (qos, retain) = (qos(flags)?, flags & flag::RETAIN != 0);
-        let name = self.text().filter(|name| !name.is_empty())?;
-        Some(Some(WillTopic { name, qos, retain }))
+        let flags = self.byte().ok_or(NoTopic)?;
+        let (qos, retain) = (qos(flags).ok_or(NoTopic)?, flags & flag::RETAIN != 0);
+        let name = self.text().filter(|name| !name.is_empty()).ok_or(NoTopic)?;
+        Ok(Some(WillTopic { name, qos, retain }))
     }
 
     fn publish(&mut self) -> Option<Publish<'a>> {

@@ -117,7 +117,7 @@ fn name_of(link: &mut SnLink, topic: TopicRef) -> Option<Arc<str>> {
             }
             name
         }
-        TopicRef::Short(name) => short_name(&name).map(Arc::from),
+        TopicRef::Short(name) => short_name(name).map(Arc::from),
     }
 }
 
@@ -214,7 +214,7 @@ fn register(shard: &mut Shard, conn: ConnId, (message, name): (u16, &str), said:
 fn filter_of(link: &mut SnLink, topic: FilterRef<'_>) -> Result<String, ReturnCode> {
     match topic {
         FilterRef::Name(name) => Ok(name.into()),
-        FilterRef::Short(name) => short_name(&name).ok_or(ReturnCode::NotSupported),
+        FilterRef::Short(name) => short_name(name).ok_or(ReturnCode::NotSupported),
         FilterRef::Predefined(id) => {
             let name = link.predefined.name(id).map(|name| String::from(&**name));
             if name.is_some() {

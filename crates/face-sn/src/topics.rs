@@ -143,15 +143,14 @@ impl TopicTable {
 
     /// A message of this topic is for the client: how it is called.
     pub(crate) fn lend(&mut self, name: &str, chance: &mut Chance, memory: &Memory, now: Timestamp) -> Standing {
-        let id = match self.ids.get(name) {
-            Some(id) => *id,
-            None => {
-                if self.topics.len() - self.named >= LENT_MAX || self.bytes + name.len() > NAMES_BYTES_MAX {
-                    self.forget_oldest();
-                }
-                let Ok(id) = self.insert(name, chance, memory) else { return Standing::Refused };
-                id
+        let id = if let Some(id) = self.ids.get(name) {
+            *id
+        } else {
+            if self.topics.len() - self.named >= LENT_MAX || self.bytes + name.len() > NAMES_BYTES_MAX {
+                self.forget_oldest();
             }
+            let Ok(id) = self.insert(name, chance, memory) else { return Standing::Refused };
+            id
         };
         self.next_use += 1;
         let Some(topic) = self.topics.get_mut(&id) else { return Standing::Refused };
@@ -228,8 +227,8 @@ impl TopicTable {
 }
 
 /// A short name as text, if it is one.
-pub(crate) fn short_name(name: &[u8; 2]) -> Option<String> {
-    core::str::from_utf8(name).ok().filter(|name| !name.contains(['+', '#', '\0'])).map(ToString::to_string)
+pub(crate) fn short_name(name: [u8; 2]) -> Option<String> {
+    core::str::from_utf8(&name).ok().filter(|name| !name.contains(['+', '#', '\0'])).map(ToString::to_string)
 }
 
 /// The short name of a topic, if it has one: two bytes that say it all.

@@ -159,7 +159,7 @@ fn packet(kind: u8, word: u16, data: &[u8]) -> Vec<u8> {
     };
     let packet = match kind % 16 {
         0 => Packet::Connect {
-            will: word % 2 == 0,
+            will: word.is_multiple_of(2),
             clean: word % 5 > 2,
             protocol: 1,
             seconds: word % 90,
@@ -171,7 +171,7 @@ fn packet(kind: u8, word: u16, data: &[u8]) -> Vec<u8> {
         4 => Packet::RegAck { topic_id: word, message: word, code },
         5 | 6 => {
             let publish = publish(topic, qos, number.get(), data);
-            Packet::Publish(Publish { dup: word % 4 == 0, retain: word % 9 == 0, ..publish })
+            Packet::Publish(Publish { dup: word.is_multiple_of(4), retain: word.is_multiple_of(9), ..publish })
         }
         7 => Packet::PubAck { topic: word, message: number.get(), code },
         8 => Packet::PubRec(number),

@@ -41,10 +41,11 @@ fn take_all(world: &mut World, mut said: Said) -> Vec<String> {
                     let number = std::num::NonZeroU16::new(publish.message);
                     let is_exact = publish.quality == tidegate_face_sn::packet::Quality::Connected(QoS::ExactlyOnce);
                     let (topic, code) = (publish.topic.word(), ReturnCode::Accepted);
-                    number.map(|number| match is_exact {
-                        true => Packet::PubRec(number),
-                        false => Packet::PubAck { topic, message: number.get(), code },
-                    })
+                    let confirm = |number: std::num::NonZeroU16| {
+                        let received = Packet::PubAck { topic, message: number.get(), code };
+                        if is_exact { Packet::PubRec(number) } else { received }
+                    };
+                    number.map(confirm)
                 }
                 Packet::PubRel(number) => Some(Packet::PubComp(number)),
                 Packet::PingResp => {

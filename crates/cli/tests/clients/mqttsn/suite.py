@@ -73,7 +73,7 @@ def a_topic_that_was_named_has_an_identifier():
     subscriber, publisher = client(), client()
     code, _ = subscriber.subscribe("py/named", 1)
     expect(code, 0)
-    topic = publisher.register("py/named")
+    topic = publisher.register(b"py/named")
     for number in range(20):
         publisher.publish(topic, "%d" % number, 1)
         expect(heard(subscriber), (b"%d" % number, 1, False))
@@ -111,12 +111,11 @@ def after_an_unsubscribe_nothing_comes():
     leave = Unsubscribes()
     leave.msg_id, leave.topic_name = 99, "us"
     expect(answer(subscriber, UNSUBACK, leave.pack()).msg_id, 99)
-    end = publisher.register("end")
+    end = publisher.register(b"end")
     publisher.publish("us", "unheard", 1)
     publisher.callback.confirmed.get(timeout=PATIENCE)
     publisher.publish(end, "end", 1)
     expect(heard(subscriber)[0], b"end")
-    subscriber.disconnect()
 
 
 def who_sleeps_has_its_messages_when_it_wakes():
