@@ -32,28 +32,29 @@ pub(crate) const MESSAGE_SIZE: Condition = Condition("amqp:link:message-size-exc
 pub(crate) const STOLEN: Condition = Condition("amqp:link:stolen");
 
 /// An error with its words.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AmqpError {
     pub(crate) condition: Condition,
     pub(crate) words: Box<str>,
     /// When it may be tried again, and which interval would do.
-    pub(crate) hints: Hints,
+    retry_after: Option<Duration>,
+    interval: Option<Duration>,
 }
 
 impl AmqpError {
     pub(crate) fn new(condition: Condition, words: &str) -> Self {
-        Self { condition, words: words.into(), hints: Hints::default() }
+        Self { condition, words: words.into(), retry_after: None, interval: None }
     }
 
     pub(crate) fn later(condition: Condition, words: &str, after: Duration, interval: Option<Duration>) -> Self {
-        let hints = Hints { retry_after: Some(after), interval, ..Hints::default() };
-        Self { hints, ..Self::new(condition, words) }
+        Self { retry_after: Some(after), interval, ..Self::new(condition, words) }
     }
 
     /// Appends it as the composite type.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let mut pace = Vec::new();
-        self.hints.write(|name, value| pace.push((name, value)));
+        let hints = Hints { retry_after: self.retry_after, interval: self.interval, ..Hints::default() };
+        hints.write(|name, value| pace.push((name, value)));
         composite(0x1d, out, |fields| {
             fields.put(|out| symbol(self.condition.0, out)).text(&self.words);
             if !pace.is_empty() {
@@ -81,7 +82,7 @@ impl From<Malformed> for AmqpError {
 }
 
 /// What it ends.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Connection(AmqpError),
     Session(AmqpError),

@@ -142,9 +142,8 @@ impl<'a> Message<'a> {
     fn read_user(&mut self, items: Option<Items<'a>>) -> Result<(), AmqpError> {
         let Some(mut items) = items else { return Ok(()) };
         while !items.is_empty() {
-            let name = match items.field()? {
-                Value::Text(name) => name,
-                _ => return Err(AmqpError::new(DECODE, "the name of an application property is a string")),
+            let Value::Text(name) = items.field()? else {
+                return Err(AmqpError::new(DECODE, "the name of an application property is a string"));
             };
             let value: Cow<'a, str> = match items.field()? {
                 Value::Text(text) | Value::Symbol(text) => text.into(),

@@ -152,7 +152,7 @@ fn handle(
             return transfer::transfer(shard, conn, channel, &arrived, moment, is_publication);
         }
         Performative::Disposition(disposition) => self::disposition(link, channel, &disposition),
-        Performative::Detach(detach) => self::detach(shard, conn, channel, &detach)?,
+        Performative::Detach(detach) => self::detach(shard, conn, channel, detach)?,
         Performative::Open(_) | Performative::Close | Performative::Begin(_) => {}
     }
     Ok(Outcome::On)
@@ -292,8 +292,8 @@ fn disposition(link: &mut AmqpLink, channel: u16, disposition: &Disposition) {
     }
 }
 
-fn detach(shard: &mut Shard, conn: ConnId, channel: u16, detach: &Detach) -> Result<(), Fault> {
-    let Detach { handle, closed } = *detach;
+fn detach(shard: &mut Shard, conn: ConnId, channel: u16, detach: Detach) -> Result<(), Fault> {
+    let Detach { handle, closed } = detach;
     check_handle(handle)?;
     let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(()) };
     let is_ours = match link.link_mut(channel, handle) {

@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
             0x43 | 0x44 => Value::Unsigned(0),
             0x45 => Value::List(Items { bytes: &[], left: 0 }),
             0x50 | 0x52 | 0x53 => Value::Unsigned(self.byte()?.into()),
-            0x51 | 0x54 | 0x55 => Value::Signed((self.byte()? as i8).into()),
+            0x51 | 0x54 | 0x55 => Value::Signed(self.byte()?.cast_signed().into()),
             0x56 => match self.byte()? {
                 0 => Value::Bool(false),
                 1 => Value::Bool(true),
@@ -333,7 +333,7 @@ fn counted(left: u32, bytes: &[u8]) -> Result<Items<'_>, Malformed> {
 }
 
 fn even(items: Items<'_>) -> Result<Items<'_>, Malformed> {
-    if items.left % 2 == 0 { Ok(items) } else { Err(Malformed("a map has keys and values")) }
+    if items.left.is_multiple_of(2) { Ok(items) } else { Err(Malformed("a map has keys and values")) }
 }
 
 /// Types that may be called by their names, too.
