@@ -1,6 +1,6 @@
 //! What the threads of the rim tell each other.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::machine::memory_auto;
 use crate::operator::OperatorSetting;
 use crate::password::PasswordCheck;
 use crate::permit::Permit;
-use crate::shard_thread::ForwardedDatagram;
+use crate::shard_thread::{AcceptingListener, ForwardedDatagram};
 use crate::tap::{OutgoingMapped, Tap};
 use crate::websocket::AllowedPages;
 
@@ -32,6 +32,10 @@ pub(crate) enum ThreadMessage {
     Arrival(Box<AcceptedSocket>),
     /// A client that has said who it is, for the shard that has its session.
     Handover(Box<Handover>),
+    /// Listeners that are open from now on, for the first thread.
+    Doors(Vec<AcceptingListener>),
+    /// Where CoAP is spoken from now on.
+    Coap(Arc<OpenListener>, Arc<UdpSocket>),
     /// A datagram, for the shard that has the session of its address.
     Datagram(Box<ForwardedDatagram>),
     /// The answer of a password thread.

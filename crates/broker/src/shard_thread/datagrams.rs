@@ -11,6 +11,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::access::Identity;
 use tidegate_core::{ConnId, shard_of};
 use tidegate_face_coap::{Admission, CoapEndpoint, CoapStats, NotAdmitted};
+use tracing::error;
 
 use super::{ShardThread, token};
 use crate::authenticate::Credentials;
@@ -93,17 +94,26 @@ impl Admission for DoorAdmission<'_> {
 
 impl ShardThread {
     /// From now on CoAP is spoken here.
-    pub(crate) fn open_coap(&mut self, listener: Arc<OpenListener>, socket: Arc<UdpSocket>) -> io::Result<()> {
-        let mut told = if self.index == 0 { Some(mio::net::UdpSocket::from_std(socket.try_clone()?)) } else { None };
-        if let Some(told) = &mut told {
-            self.poll.registry().register(told, token::DATAGRAMS, Interest::READABLE)?;
-        }
+    pub(super) fn open_coap(&mut self, listener: Arc<OpenListener>, socket: Arc<UdpSocket>) {
+        let told = if self.index == 0 { self.watch_datagrams(&socket).map(Some) } else { Ok(None) };
+        let told = match told {
+            Ok(told) => told,
+            Err(error) => {
+                let door = listener.name();
+                return error!(event = "door_off", door, %error, "this listener cannot be waited for");
+            }
+        };
         let seed = [(); 4].map(|()| Chance::new().seed());
         let (endpoint, places) = (CoapEndpoint::new(seed), BTreeMap::new());
         let (is_ready, dry_at, shown) = (false, self.now, None);
         self.coap =
             Some(Box::new(CoapDoor { listener, socket, _told: told, endpoint, places, is_ready, dry_at, shown }));
-        Ok(())
+    }
+
+    fn watch_datagrams(&self, socket: &UdpSocket) -> io::Result<mio::net::UdpSocket> {
+        let mut told = mio::net::UdpSocket::from_std(socket.try_clone()?);
+        self.poll.registry().register(&mut told, token::DATAGRAMS, Interest::READABLE)?;
+        Ok(told)
     }
 
     pub(super) fn on_datagrams(&mut self) {
