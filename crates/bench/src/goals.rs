@@ -106,6 +106,12 @@ impl Goal {
     }
 }
 
+/// The line of a goal that stands alone: messages a second at least.
+pub(super) fn rate_line(what: &str, rate: f64, least: f64) -> String {
+    let word = if rate >= least { "met" } else { "missed" };
+    format!("goal: {what} ≥ {}/s: {}/s, {word}", grouped(least), grouped(rate))
+}
+
 fn of_role(entries: &[ReportEntry], role: BrokerRole) -> Option<&CaseOutcome> {
     entries.iter().find(|entry| entry.role == role)?.outcome.as_ref().ok()
 }

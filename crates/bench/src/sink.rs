@@ -16,6 +16,7 @@ use tidegate_program::Stop;
 
 use crate::arguments::BenchArgs;
 use crate::bridge::line;
+use crate::goals::rate_line;
 use crate::process::start_with_sink;
 
 /// Messages that wait, at scale 1.
@@ -122,9 +123,10 @@ pub(super) fn run(args: &BenchArgs) -> Result<u8> {
     let (requests, copies) = (receiver.requests.load(Ordering::Relaxed), receiver.copies.load(Ordering::Relaxed));
     let rate = backlog as f64 / seconds.max(1e-9);
     let text = format!(
-        "webhook: {backlog} messages in {seconds:.2} s: {rate:.0}/s in {requests} requests ({} each); {} came twice; goal {GOAL:.0}/s\n",
+        "webhook: {backlog} messages in {seconds:.2} s: {rate:.0}/s in {requests} requests ({} each); {} came twice\n{}\n",
         copies / requests.max(1),
         copies - backlog,
+        rate_line("webhook", rate, GOAL),
     );
     let row = json!({ "messages": backlog, "seconds": seconds, "per_s": rate, "requests": requests, "twice": copies - backlog });
     let json = format!("{}\n", json!({ "sink": [row] }));

@@ -260,6 +260,11 @@ impl BridgeMachine {
         out.drain(..count.min(out.len()));
     }
 
+    /// Whether its session here has its subscriptions: what is published from now on waits for it.
+    pub fn is_registered(&self) -> bool {
+        self.is_registered
+    }
+
     /// Whether more of a broker can be taken in. What a lane waits for comes over the same socket as what it has no room for, so it
     /// is read as long as anything is waited for: messages with a number are no more than Receive Maximum, and those without one are
     /// dropped where there is no room.

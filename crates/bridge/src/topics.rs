@@ -138,6 +138,10 @@ impl TopicRule {
                 }
                 Ok(_) => {}
             }
+            if !faults.is_empty() {
+                // One filter is one fault, on whichever side it is found first.
+                break;
+            }
         }
         if self.topic.direction != TopicDirection::In && self.remote_filter.starts_with("$SYS") {
             faults.push(("remote_prefix", "topics below $SYS are the other broker's own".to_owned()));

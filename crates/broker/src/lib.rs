@@ -62,7 +62,7 @@ pub mod doorway {
 }
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -78,7 +78,7 @@ use authenticate::Authenticator;
 pub use bans::{Ban, Banned};
 use chance::Chance;
 use clock::Clock;
-use config::{Config, ListenerKind};
+use config::{Config, ListenerKind, SnConfig};
 pub use event_log::in_words as why_in_words;
 pub use extra_metrics::{ExtraMetric, Source};
 pub use guard::{AskedBehind, GuardConfig, GuardReport, UpstreamTls};
@@ -110,12 +110,48 @@ pub struct Broker {
     threads: Vec<JoinHandle<()>>,
     passwords: Vec<JoinHandle<()>>,
     opening: Option<Opening>,
+    /// Where nobody is accepted from yet.
+    closed: Option<ClosedDoors>,
+}
+
+/// Listeners that are bound: who connects waits in the backlog of the kernel.
+#[derive(Debug)]
+struct ClosedDoors {
+    streams: Vec<AcceptingListener>,
+    datagrams: Vec<(Arc<OpenListener>, Arc<UdpSocket>)>,
+    sn: SnConfig,
 }
 
 impl Broker {
     /// Binds every listener (an error names address and listener) and starts the threads.
     pub fn start(config: Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> io::Result<Self> {
+        let mut broker = Self::start_closed(config, authenticator, policy)?;
+        broker.open_doors();
+        Ok(broker)
+    }
+
+    /// The same, but nobody is accepted before [`open_doors`](Self::open_doors): who is to have each message, such as the broker's
+    /// own bridges and sinks, can subscribe before the first one comes. Whoever connects meanwhile waits.
+    pub fn start_closed(
+        config: Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+    ) -> io::Result<Self> {
         Self::start_at(Clock::start(), config, authenticator, policy)
+    }
+
+    /// From now on clients are accepted; nothing if they are already.
+    pub fn open_doors(&mut self) {
+        let Some(ClosedDoors { streams, datagrams, sn }) = self.closed.take() else { return };
+        for (listener, socket) in datagrams {
+            // The others first: what the first one reads may be theirs.
+            for inbox in self.shared.inboxes.iter().rev() {
+                let (listener, socket, sn) = (Arc::clone(&listener), Arc::clone(&socket), sn.clone());
+                let _ = inbox.send(ThreadMessage::Datagrams(listener, socket, sn));
+            }
+        }
+        // The first thread has all the listeners. A message that carries no client finds room.
+        let _ = self.shared.inboxes.first().map(|inbox| inbox.send(ThreadMessage::Doors(streams)));
     }
 
     /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time. A
@@ -125,7 +161,9 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
-        Self::start_at(Clock::by_hand(), config, authenticator, policy)
+        let mut broker = Self::start_at(Clock::by_hand(), config, authenticator, policy)?;
+        broker.open_doors();
+        Ok(broker)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "the broker is made of it, as of the other two")]
@@ -136,11 +174,11 @@ impl Broker {
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
         let bound: io::Result<Vec<_>> = config.listeners.iter().filter_map(OpenListener::open_if_wanted).collect();
-        let (mut listeners, mut open, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut listeners, mut streams, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
         for (listener, socket) in bound? {
             listeners.push(Arc::clone(&listener));
             match socket {
-                BoundListener::Streams(socket) => open.push(AcceptingListener { listener, socket, try_at: None }),
+                BoundListener::Streams(socket) => streams.push(AcceptingListener { listener, socket, try_at: None }),
                 BoundListener::Datagrams(socket) => datagrams.push((listener, Arc::new(socket))),
             }
         }
@@ -181,15 +219,18 @@ impl Broker {
         }
 
         let passwords = password::start("password", config.password_threads, &shared.questions, &shared.inboxes)?;
-        let mut broker = Self { shared, listeners, threads: Vec::new(), passwords, opening };
+        let mut broker = Self {
+            shared,
+            listeners,
+            threads: Vec::new(),
+            passwords,
+            opening,
+            closed: Some(ClosedDoors { streams, datagrams, sn: config.sn }),
+        };
         for (index, ((poll, shard), first)) in polls.into_iter().zip(made).zip(first).enumerate() {
             let (shared, rules) = (Arc::clone(&broker.shared), rules.clone());
             let shard = (shard, broker.shard_writer(index, first));
-            // The first thread has all the listeners.
-            let mut shard = ShardThread::new(index, shared, rules, poll, core::mem::take(&mut open), shard)?;
-            for (listener, socket) in &datagrams {
-                shard.open_datagrams(Arc::clone(listener), Arc::clone(socket), &config.sn)?;
-            }
+            let mut shard = ShardThread::new(index, shared, rules, poll, shard);
             if broker.listeners.iter().any(|listener| listener.is_http()) {
                 shard.open_requests();
             }

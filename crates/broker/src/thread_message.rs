@@ -1,6 +1,6 @@
 //! What the threads of the rim tell each other.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tidegate_face_http::HttpHello;
 use crate::ask::AskedQuestion;
 use crate::authenticate::{Authenticator, LoginGrant, LoginRefusal};
 use crate::bans::Banned;
-use crate::config::Config;
+use crate::config::{Config, SnConfig};
 use crate::limits::MEMORY_MIN;
 use crate::link::SocketLink;
 use crate::listener::OpenListener;
@@ -22,7 +22,7 @@ use crate::machine::memory_auto;
 use crate::operator::OperatorSetting;
 use crate::password::PasswordCheck;
 use crate::permit::Permit;
-use crate::shard_thread::ForwardedDatagram;
+use crate::shard_thread::{AcceptingListener, ForwardedDatagram};
 use crate::tap::{OutgoingMapped, Tap};
 use crate::websocket::AllowedPages;
 
@@ -33,6 +33,10 @@ pub(crate) enum ThreadMessage {
     Arrival(Box<AcceptedSocket>),
     /// A client that has said who it is, for the shard that has its session.
     Handover(Box<Handover>),
+    /// Listeners that are open from now on, for the first thread.
+    Doors(Vec<AcceptingListener>),
+    /// Where datagrams come from now on.
+    Datagrams(Arc<OpenListener>, Arc<UdpSocket>, SnConfig),
     /// A datagram, for the shard that has the session of its address.
     Datagram(Box<ForwardedDatagram>),
     /// The answer of a password thread.

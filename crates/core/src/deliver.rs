@@ -168,7 +168,8 @@ impl ShardState {
             OnFull::DropLongest => is_own_loss,
             OnFull::DropOldest | OnFull::Latest | OnFull::Refuse => false,
         };
-        if is_turned_away && !target.is_latest {
+        // Of a spool it may be a lower class that pays.
+        if is_turned_away && !target.is_latest && !bounds.is_spool {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
             Crowding::note(&mut session.crowding, tallied(message.publication.origin, is_away), now);
@@ -439,6 +440,7 @@ pub(crate) fn bounds_of(settings: &Settings, spool: Option<usize>, class: ClassI
         messages_max: if spool.is_some() { usize::MAX } else { settings.queue_messages_max },
         bytes_max: spool.unwrap_or(settings.queue_bytes_max),
         class_bytes: settings.priority.bytes_max(class),
+        is_spool: spool.is_some(),
     }
 }
 

@@ -15,6 +15,7 @@ mod evict;
 mod flows;
 mod newest;
 mod page;
+mod spool;
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +61,8 @@ pub(crate) struct Queue {
     passing: usize,
     /// Bytes by class, of what is in memory in line and flows.
     class_bytes: [usize; CLASSES_MAX],
+    /// Messages by class, of all that is in line and flows.
+    class_len: [u32; CLASSES_MAX],
     /// The timer that looks for what waited too long, if one is set.
     pub(crate) overdue_at: Option<Timestamp>,
     /// Since when it is full.
@@ -75,6 +78,8 @@ pub(crate) struct Bounds {
     pub(crate) bytes_max: usize,
     /// Bytes of the class of the message that is offered.
     pub(crate) class_bytes: usize,
+    /// It is a spool: when it is full the lowest class pays, whoever has the most.
+    pub(crate) is_spool: bool,
 }
 
 /// Why a message does not wait any more.
@@ -208,7 +213,8 @@ impl Queue {
                 lose(Item::Message(before), Gone::Conflated);
                 // It may be larger than the one before.
                 while self.bytes() > bounds.bytes_max
-                    && let Some(victim) = self.evict_oldest()
+                    && let Some(victim) =
+                        if bounds.is_spool { self.evict_lowest(priority) } else { self.evict_oldest() }
                 {
                     lose(victim, Gone::Oldest);
                 }
@@ -222,6 +228,7 @@ impl Queue {
         }
         while self.is_full(size, bounds) {
             let victim = match on_full {
+                _ if bounds.is_spool && priority.mode != PriorityMode::Off => self.evict_from_spool(&queued, priority),
                 OnFull::DropNewest | OnFull::Refuse => None,
                 OnFull::DropOldest if self.is_worth_more(QueueFlow::of(&queued), &queued) => None,
                 OnFull::DropOldest => self.evict_from(QueueFlow::of(&queued)).or_else(|| self.evict_for(&queued)),
@@ -424,6 +431,7 @@ impl Queue {
                 self.len -= 1;
                 self.bytes -= paged.size as usize;
                 self.paged -= 1;
+                self.class_len[paged.class.index()] -= 1;
                 return Some(Item::Paged(paged));
             }
         };
@@ -436,6 +444,7 @@ impl Queue {
         self.bytes += size;
         self.here += size;
         self.class_bytes[class] += size;
+        self.class_len[class] += 1;
         self.passing += passing;
     }
 
@@ -443,6 +452,7 @@ impl Queue {
         self.bytes -= size;
         self.here -= size;
         self.class_bytes[class] -= size;
+        self.class_len[class] -= 1;
         self.passing -= passing;
     }
 }

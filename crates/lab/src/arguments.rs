@@ -70,6 +70,7 @@ pub(crate) enum LabCommand {
         second: PathBuf,
     },
     /// What more devices, limits and settings would have done with the messages of `tidegate trace record`
+    #[command(override_usage = "tidegate what-if [OPTIONS] [TRACE]")]
     WhatIf(WhatIfArgs),
     /// Search the pacer's parameters for a deployment, and print them
     Tune {

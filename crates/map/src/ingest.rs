@@ -225,6 +225,20 @@ mod tests {
     }
 
     #[test]
+    fn f107_hostile_levels_of_a_topic_are_text_and_nothing_else() {
+        let ingest = compiled(&["<urn:s:{sensor}> <urn:of:{room}> \"{sensor}\""]);
+        for hostile in ["x> . } ; DROP ALL ; INSERT DATA { <e:a> <e:b> \"\"\"\n\\", "{room}", "%3E", "\u{202e}", " "] {
+            let topic = format!("s/k/{hostile}");
+            let edit = ingest.apply(0, &arrived(&topic, ""), &mut Additions::new(1)).unwrap().unwrap();
+            let [quad] = &edit.insert[..] else { panic!("{hostile:?} became {:?}", edit.insert) };
+            assert_eq!(quad.object, Term::from(oxrdf::Literal::new_simple_literal(hostile)));
+            let subject = quad.subject.to_string();
+            let inside = subject.strip_prefix("<urn:s:").and_then(|rest| rest.strip_suffix('>')).unwrap();
+            assert!(!inside.contains(['<', '>', '"', ' ', '{', '}', '\\', '\n', '/']), "{subject}");
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_has_a_name() {
         for (object, payload, loss) in [
             ("{$.v}", "not json", Loss::PayloadNotJson),

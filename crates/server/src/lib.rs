@@ -21,7 +21,7 @@ pub mod fetch;
 pub mod http_authority;
 pub mod log;
 pub mod mapping;
-mod own_clients;
+pub mod own_clients;
 pub mod panics;
 pub mod plan;
 pub mod rule_file;

@@ -18,13 +18,12 @@ use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
 use tracing::{info, warn};
 
-use crate::bridges::Bridges;
 use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
 use crate::door_certificates::DoorCertificates;
+use crate::own_clients::OwnClients;
 use crate::plan::password_file;
 use crate::running::{self, RunningProcess};
 use crate::security::{Audience, Security};
-use crate::sinks::Sinks;
 use crate::supervisor::Supervisor;
 use crate::{authority, bind, descriptors, log, panics, plan, security, space_service};
 
@@ -122,7 +121,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let banner = Banner { audience, command, loaded: &loaded };
     let (listeners, has_users) = (config.listeners.clone(), security.has_users);
     let (authenticator, policy) = security.judges(&config);
-    let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
+    let mut broker = Broker::start_closed(config, authenticator, policy).context("the broker did not start")?;
     let handle = broker.handle();
     if let Some(tokens) = &security.tokens {
         tokens.start().context("the keys of tokens cannot be fetched")?;
@@ -130,17 +129,10 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let running = Arc::new(RunningProcess::new(handle, sources, level, listeners, loaded.clone(), &security, demo));
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);
+    // Before anybody can publish, at whatever listener: nothing that is acknowledged misses a bridge, a sink or a map.
+    let own_clients = OwnClients::start(&loaded, &running)?;
     let space = space_service::open(&loaded, has_users, &running)?;
-    let bridges = Bridges::start(&loaded.bridges, &running.handle).context("the bridges did not start")?;
-    let bridges = bridges.map(|(bridges, boards)| {
-        running.note_bridges(boards);
-        bridges
-    });
-    let sinks = Sinks::start(&loaded.sinks, &running.handle).context("the sinks did not start")?;
-    let sinks = sinks.map(|(sinks, boards)| {
-        running.note_sinks(boards);
-        sinks
-    });
+    broker.open_doors();
     let doors = space.as_ref().map(space_service::SpaceService::addresses).unwrap_or_default();
     if running.listeners.is_empty() && doors.named().iter().all(|(_, at)| at.is_none()) {
         anyhow::bail!("MQTT is off and no listener of the smart space could be opened: there is nobody to serve");
@@ -159,7 +151,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     supervisor.ready();
     supervisor.feed(broker.watchdog());
     running::watch_certificates(&running).context("certificates cannot be watched")?;
-    wait(broker, (bridges, sinks), signals, &running, &supervisor);
+    wait(broker, own_clients, signals, &running, &supervisor);
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);
     drop(space);
@@ -249,7 +241,7 @@ pub fn log_warnings(ready: &Ready) {
 
 fn wait(
     broker: Broker,
-    own_clients: (Option<Bridges>, Option<Sinks>),
+    own_clients: OwnClients,
     mut signals: Signals,
     running: &RunningProcess,
     supervisor: &Supervisor,

@@ -95,6 +95,8 @@ pub struct SinkMachine {
     actions: VecDeque<SinkAction>,
     /// Filters that the session has from an earlier configuration.
     stale: Vec<String>,
+    /// SUBSCRIBE packets without an answer; none before the first were sent.
+    asked: Option<usize>,
     batches: u64,
     counts: SinkCounts,
     phase: SinkPhase,
@@ -122,6 +124,7 @@ impl SinkMachine {
             has_waited: false,
             actions: VecDeque::new(),
             stale: Vec::new(),
+            asked: None,
             batches: 0,
             counts: SinkCounts::default(),
             phase: SinkPhase::Starting,
@@ -151,10 +154,11 @@ impl SinkMachine {
                 PacketMeaning::Connected { .. } => {
                     self.attach = AttachPhase::Attached;
                     self.reconnect.on_success(now);
-                    greeting::subscribe(&self.config, &self.stale, &mut self.link);
+                    self.asked = Some(greeting::subscribe(&self.config, &self.stale, &mut self.link));
                 }
                 PacketMeaning::Message(message) => self.hold(SinkMessage::new(message, wall_ms), now),
                 PacketMeaning::Subscribed(_, reasons) => {
+                    self.asked = self.asked.map(|asked| asked.saturating_sub(1));
                     if let Some(reason) = reasons.iter().find(|reason| reason.is_failure()) {
                         self.trouble = Some(format!("this broker does not grant a topic: {reason:?}"));
                     }
@@ -267,6 +271,11 @@ impl SinkMachine {
     /// Bytes for this broker.
     pub fn take_output(&mut self) -> Vec<u8> {
         self.link.take_output()
+    }
+
+    /// Whether its session has its subscriptions: what is published from now on waits for it.
+    pub fn is_subscribed(&self) -> bool {
+        self.asked == Some(0)
     }
 
     /// Whether more of this broker can be taken in.

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tidegate_program::Stop;
 
 use crate::arguments::BenchArgs;
+use crate::goals::rate_line;
 use crate::peers;
 use crate::process::{BrokerNeeds, BrokerSource, start_site};
 use line::NumberedArrivals;
@@ -27,6 +28,8 @@ use way::Way;
 
 /// Messages that wait, at scale 1.
 const BACKLOG: f64 = 100_000.0;
+/// Messages a second that are the goal between two of ours.
+const GOAL: f64 = 50_000.0;
 /// How long a drain may take.
 const DRAIN_MAX: Duration = Duration::from_secs(300);
 /// How long two brokers may take to find each other.
@@ -100,6 +103,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<u8> {
             match drain(site, hub, backlog, calm, &stop) {
                 Ok(outcome) => {
                     say(&format!("{}\n", outcome.line()));
+                    if [site, hub].iter().all(|broker| matches!(broker, BrokerSource::Tidegate { .. })) {
+                        say(&format!("{}\n", rate_line("between two Tidegates", outcome.rate(), GOAL)));
+                    }
                     rows.push(outcome.json());
                 }
                 Err(error) => {

@@ -9,6 +9,7 @@ use mio::Registry;
 use mio::net::TcpListener;
 use tidegate_control::Timestamp;
 use tidegate_core::settings::Rate;
+use tracing::error;
 
 use super::{ShardThread, token};
 use crate::limits::{ACCEPT_PAUSE_BUSY, ACCEPT_PAUSE_EXHAUSTED, ACCEPT_RATES, ACCEPTS_PER_TURN_MAX};
@@ -28,7 +29,7 @@ pub(crate) struct AcceptingListener {
 }
 
 impl AcceptingListener {
-    pub(super) fn register(&mut self, registry: &Registry, index: usize) -> io::Result<()> {
+    fn register(&mut self, registry: &Registry, index: usize) -> io::Result<()> {
         registry.register(&mut self.socket, token::listener(index), mio::Interest::READABLE)
     }
 }
@@ -42,6 +43,20 @@ enum AcceptStop {
 }
 
 impl ShardThread {
+    /// Who waits there already is told of at once.
+    pub(super) fn open_doors(&mut self, mut listeners: Vec<AcceptingListener>) {
+        if self.draining.is_some() {
+            return;
+        }
+        for (place, listener) in listeners.iter_mut().enumerate() {
+            if let Err(error) = listener.register(self.poll.registry(), place) {
+                let door = listener.listener.name();
+                error!(event = "door_off", door, %error, "this listener cannot be waited for");
+            }
+        }
+        self.listeners = listeners;
+    }
+
     /// Doors that are to be tried again.
     pub(super) fn accept_again(&mut self) {
         for index in 0..self.listeners.len() {

@@ -14,6 +14,7 @@ use tidegate_core::datagrams::{Admission, DatagramEndpoint, DatagramOwner, NotAd
 use tidegate_core::{ConnId, shard_of};
 use tidegate_face_coap::{CoapEndpoint, CoapStats};
 use tidegate_face_sn::{SnEndpoint, SnStats};
+use tracing::error;
 
 use super::{ShardThread, token};
 use crate::authenticate::{Credentials, LoginGrant};
@@ -141,16 +142,15 @@ impl Admission for DoorAdmission<'_> {
 
 impl ShardThread {
     /// From now on this is spoken here.
-    pub(crate) fn open_datagrams(
-        &mut self,
-        listener: Arc<OpenListener>,
-        socket: Arc<UdpSocket>,
-        sn: &SnConfig,
-    ) -> io::Result<()> {
-        let mut told = if self.index == 0 { Some(mio::net::UdpSocket::from_std(socket.try_clone()?)) } else { None };
-        if let Some(told) = &mut told {
-            self.poll.registry().register(told, token::datagrams(self.doors.len()), Interest::READABLE)?;
-        }
+    pub(super) fn open_datagrams(&mut self, listener: Arc<OpenListener>, socket: Arc<UdpSocket>, sn: &SnConfig) {
+        let told = if self.index == 0 { self.watch_datagrams(&socket).map(Some) } else { Ok(None) };
+        let told = match told {
+            Ok(told) => told,
+            Err(error) => {
+                let door = listener.name();
+                return error!(event = "door_off", door, %error, "this listener cannot be waited for");
+            }
+        };
         let seed = || Chance::new().seed();
         let speaker = if listener.kind == ListenerKind::Sn {
             Speaker::Sn(Box::new(SnEndpoint::new([seed(), seed()], Arc::clone(&sn.topics), sn.gateway)))
@@ -159,7 +159,12 @@ impl ShardThread {
         };
         let (places, is_ready, dry_at, shown) = (BTreeMap::new(), false, self.now, None);
         self.doors.push(DatagramDoor { listener, socket, _told: told, speaker, places, is_ready, dry_at, shown });
-        Ok(())
+    }
+
+    fn watch_datagrams(&self, socket: &UdpSocket) -> io::Result<mio::net::UdpSocket> {
+        let mut told = mio::net::UdpSocket::from_std(socket.try_clone()?);
+        self.poll.registry().register(&mut told, token::datagrams(self.doors.len()), Interest::READABLE)?;
+        Ok(told)
     }
 
     pub(super) fn on_datagrams(&mut self, door: usize) {

@@ -150,14 +150,10 @@ impl ShardThread {
         shared: Arc<SharedState>,
         rules: Rules,
         poll: Poll,
-        mut listeners: Vec<AcceptingListener>,
         (shard, shard_writer): (Shard, Option<ShardWriter>),
-    ) -> io::Result<Self> {
-        for (place, listener) in listeners.iter_mut().enumerate() {
-            listener.register(poll.registry(), place)?;
-        }
+    ) -> Self {
         let (now, chance) = (shared.clock.now(), Chance::new());
-        Ok(Self {
+        Self {
             index,
             connect_limits: connect_limits(&rules.settings),
             shard,
@@ -186,7 +182,7 @@ impl ShardThread {
             upstreams: Upstreams::default(),
             visitors_next: Vec::new(),
             tls_steps_left: 0,
-            listeners,
+            listeners: Vec::new(),
             next_shard: index,
             batches: VecDeque::new(),
             batch_retry: None,
@@ -202,7 +198,7 @@ impl ShardThread {
             login_ends: LoginEnds::default(),
             draining: None,
             ticks: Vec::new(),
-        })
+        }
     }
 
     /// Until the broker goes down.
@@ -387,6 +383,8 @@ impl ShardThread {
     fn take_messages(&mut self) {
         for message in self.shared.inboxes[self.index].take_messages() {
             match message {
+                ThreadMessage::Doors(listeners) => self.open_doors(listeners),
+                ThreadMessage::Datagrams(listener, socket, sn) => self.open_datagrams(listener, socket, &sn),
                 ThreadMessage::Arrival(arrival) => self.welcome(*arrival),
                 ThreadMessage::Datagram(datagram) => self.take_datagram(&datagram),
                 ThreadMessage::Handover(handover) => self.adopt(*handover),

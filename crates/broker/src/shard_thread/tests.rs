@@ -93,7 +93,7 @@ fn threads_at(clock: &Clock, count: usize, authenticator: &Arc<dyn Authenticator
         let rules = rules(Arc::clone(authenticator), 0);
         let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
         let shard = tidegate_core::Shard::new(index, count, settings, policy, 1);
-        ShardThread::new(index, Arc::clone(&shared), rules, poll, Vec::new(), (shard, None)).unwrap()
+        ShardThread::new(index, Arc::clone(&shared), rules, poll, (shard, None))
     };
     polls.into_iter().enumerate().map(thread).collect()
 }

@@ -212,7 +212,7 @@ impl ShardState {
             SavedStage::Waiting(message) => {
                 let (queued, settings) = (queued(message), Arc::clone(&self.settings));
                 let (bytes_max, class_bytes) = (usize::MAX, usize::MAX);
-                let bounds = Bounds { messages_max: usize::MAX, bytes_max, class_bytes };
+                let bounds = Bounds { messages_max: usize::MAX, bytes_max, class_bytes, is_spool: false };
                 let paging = Paging { window: usize::MAX, turn: 0 };
                 let (journal, kept) = (&mut self.journal, session.kept);
                 let mut ledger = core::mem::take(&mut session.ledger);

@@ -156,6 +156,27 @@ impl QueuePages {
         Some(Item::Message(queued))
     }
 
+    /// The classes of what is held back.
+    pub(super) fn held_classes(&self) -> impl Iterator<Item = ClassId> {
+        let classes = self.held_class_bytes.iter().zip(0..).filter(|(bytes, _)| **bytes > 0);
+        classes.map(|(_, bits)| ClassId::from_bits(bits))
+    }
+
+    /// The oldest of a class that is held back.
+    pub(super) fn take_held_of(&mut self, class: ClassId) -> Option<Item> {
+        let index = self.held.iter().position(|(_, queued)| queued.message.class() == class)?;
+        let (_, queued) = self.held.remove(index)?;
+        let size = queued.message.size();
+        self.held_bytes -= size;
+        self.held_class_bytes[class.index()] -= size;
+        Some(Item::Message(queued))
+    }
+
+    /// The class of what comes before everything else.
+    pub(super) fn first_class(&self) -> Option<ClassId> {
+        self.chosen.first_key_value().map(|(_, item)| item.class())
+    }
+
     /// The oldest, when nothing is left but these.
     pub(super) fn take_any(&mut self) -> Option<Item> {
         self.take_first().or_else(|| self.take_last())
@@ -277,6 +298,7 @@ impl Queue {
         self.len += 1;
         self.bytes += paged.size as usize;
         self.paged += 1;
+        self.class_len[paged.class.index()] += 1;
         self.put(place, WaitingCopy::Paged(paged), priority);
     }
 

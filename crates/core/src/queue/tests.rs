@@ -1,6 +1,7 @@
 //! Any sequence of operations, against lists that are searched from end to end.
 
 mod paging;
+mod spool;
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -22,7 +23,7 @@ use crate::session::SubscriptionIds;
 const PUBLISHERS: u64 = 4;
 /// Everything in memory.
 const NO_PAGING: Paging = Paging { window: usize::MAX, turn: 0 };
-const BOUNDS: Bounds = Bounds { messages_max: 12, bytes_max: 2600, class_bytes: usize::MAX };
+const BOUNDS: Bounds = Bounds { messages_max: 12, bytes_max: 2600, class_bytes: usize::MAX, is_spool: false };
 const CLASS_BYTES: usize = 1100;
 
 #[derive(Clone, Debug)]

@@ -43,6 +43,7 @@ mod retained;
 mod session;
 mod shards;
 mod shelf;
+mod spools;
 mod subscribing;
 mod taps;
 mod turned_away;

@@ -13,7 +13,7 @@ use tidegate_broker::Handle as Broker;
 use tracing::error;
 
 use crate::config::bridge::BridgeSettings;
-use crate::own_clients::{OwnKind, OwnTasks};
+use crate::own_clients::{OwnClient, OwnKind, OwnTasks};
 use task::BridgeTask;
 use to_other::OtherBroker;
 pub use to_other::check_tls;
@@ -37,11 +37,13 @@ struct SeenBridge {
     /// Messages and bytes that wait in the spool.
     spool: (u64, u64),
     spool_max: u64,
+    /// Let go of when its session has its subscriptions.
+    waits: Option<OwnClient>,
 }
 
 impl BridgeBoard {
-    fn new(settings: &BridgeSettings, addresses: Vec<String>) -> Self {
-        let seen = SeenBridge { spool_max: settings.spool_bytes, ..SeenBridge::default() };
+    fn new(settings: &BridgeSettings, addresses: Vec<String>, waits: OwnClient) -> Self {
+        let seen = SeenBridge { spool_max: settings.spool_bytes, waits: Some(waits), ..SeenBridge::default() };
         Self { name: settings.name.clone(), addresses, seen: Mutex::new(seen) }
     }
 
@@ -85,15 +87,20 @@ impl BridgeBoard {
 }
 
 impl Bridges {
-    /// Begins; none if there is none. The boards are in the order of the configuration.
-    pub fn start(settings: &[BridgeSettings], broker: &Broker) -> Result<Option<(Self, Vec<Arc<BridgeBoard>>)>> {
+    /// Begins; none if there is none. The boards are in the order of the configuration; each lets go of `waits` when its session
+    /// has its subscriptions.
+    pub fn start(
+        settings: &[BridgeSettings],
+        broker: &Broker,
+        waits: &OwnClient,
+    ) -> Result<Option<(Self, Vec<Arc<BridgeBoard>>)>> {
         if settings.is_empty() {
             return Ok(None);
         }
         let mut parts = Vec::new();
         for settings in settings {
             let other = OtherBroker::new(settings).with_context(|| format!("bridge {:?}", settings.name))?;
-            let board = Arc::new(BridgeBoard::new(settings, other.addresses()));
+            let board = Arc::new(BridgeBoard::new(settings, other.addresses(), waits.clone()));
             parts.push((config_of(settings), Arc::new(other), board));
         }
         let boards = parts.iter().map(|(_, _, board)| Arc::clone(board)).collect();

@@ -62,6 +62,8 @@ pub(super) struct BridgeTask {
     shown: Option<BridgePhase>,
     /// What was said of its trouble last.
     told: Option<String>,
+    /// Its session has its subscriptions, and that was told.
+    is_attached: bool,
 }
 
 impl BridgeTask {
@@ -80,6 +82,7 @@ impl BridgeTask {
             show_at: Instant::now(),
             shown: None,
             told: None,
+            is_attached: false,
         }
     }
 
@@ -195,6 +198,10 @@ impl BridgeTask {
 
     /// Tells everybody how it is, when that changes and now and then.
     fn show(&mut self) {
+        if !self.is_attached && self.machine.is_registered() {
+            self.is_attached = true;
+            self.board.seen().waits = None;
+        }
         let status = self.machine.status(self.now());
         let is_new = self.shown != Some(status.phase);
         if !is_new && Instant::now() < self.show_at {

@@ -402,7 +402,8 @@ mod tests {
             "t.toml:14:1: bridge: a bridge without topics carries nothing; write [[bridge.topic]]",
         ];
         for part in expected {
-            assert!(found.iter().any(|problem| problem.starts_with(part)), "{part} in {found:#?}");
+            let count = found.iter().filter(|problem| problem.starts_with(part)).count();
+            assert_eq!(count, 1, "{part} in {found:#?}");
         }
     }
 

@@ -2,6 +2,7 @@
 //! after a fault. What each does is its own; here is what they have in common.
 
 mod session;
+mod start;
 
 use std::io;
 use std::thread::{self, JoinHandle};
@@ -12,6 +13,7 @@ use tokio::sync::watch;
 use tracing::error;
 
 pub(crate) use session::{OwnSession, TaskClock, chance, read_some, write_some};
+pub use start::{OwnClient, OwnClients};
 
 /// Between a fault of a task and its new beginning.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);

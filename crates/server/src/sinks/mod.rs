@@ -19,7 +19,7 @@ use tidegate_sink::{SinkConfig, SinkPhase, SinkStatus};
 use tracing::error;
 
 use crate::config::sink::SinkSettings;
-use crate::own_clients::{OwnKind, OwnTasks};
+use crate::own_clients::{OwnClient, OwnKind, OwnTasks};
 use receiver::Receiver;
 use task::SinkTask;
 
@@ -42,12 +42,15 @@ struct SeenSink {
     status: SinkStatus,
     /// Messages and bytes that wait in the spool.
     spool: (u64, u64),
+    /// Let go of when its session has its subscriptions.
+    waits: Option<OwnClient>,
 }
 
 impl SinkBoard {
-    fn new(settings: &SinkSettings, address: String) -> Self {
+    fn new(settings: &SinkSettings, address: String, waits: OwnClient) -> Self {
         let (name, kind) = (settings.name.clone(), settings.target.kind());
-        Self { name, kind, address, spool_max: settings.spool_bytes, seen: Mutex::default() }
+        let seen = Mutex::new(SeenSink { waits: Some(waits), ..SeenSink::default() });
+        Self { name, kind, address, spool_max: settings.spool_bytes, seen }
     }
 
     fn seen(&self) -> MutexGuard<'_, SeenSink> {
@@ -84,15 +87,20 @@ impl SinkBoard {
 }
 
 impl Sinks {
-    /// Begins; none if there is none. The boards are in the order of the configuration.
-    pub fn start(settings: &[SinkSettings], broker: &Broker) -> Result<Option<(Self, Vec<Arc<SinkBoard>>)>> {
+    /// Begins; none if there is none. The boards are in the order of the configuration; each lets go of `waits` when its session
+    /// has its subscriptions.
+    pub fn start(
+        settings: &[SinkSettings],
+        broker: &Broker,
+        waits: &OwnClient,
+    ) -> Result<Option<(Self, Vec<Arc<SinkBoard>>)>> {
         if settings.is_empty() {
             return Ok(None);
         }
         let mut parts = Vec::new();
         for settings in settings {
             let receiver = Receiver::new(settings).with_context(|| format!("sink {:?}", settings.name))?;
-            let board = Arc::new(SinkBoard::new(settings, receiver.address()));
+            let board = Arc::new(SinkBoard::new(settings, receiver.address(), waits.clone()));
             parts.push((settings.clone(), board));
         }
         let boards = parts.iter().map(|(_, board)| Arc::clone(board)).collect();

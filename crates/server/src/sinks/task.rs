@@ -54,6 +54,8 @@ pub(super) struct SinkTask {
     shown: Option<SinkPhase>,
     /// What was said of its trouble last.
     told: Option<String>,
+    /// Its session has its subscriptions, and that was told.
+    is_attached: bool,
 }
 
 impl SinkTask {
@@ -78,6 +80,7 @@ impl SinkTask {
             show_at: Instant::now(),
             shown: None,
             told: None,
+            is_attached: false,
         }
     }
 
@@ -187,6 +190,10 @@ impl SinkTask {
 
     /// Tells everybody how it is, when that changes and now and then.
     fn show(&mut self) {
+        if !self.is_attached && self.machine.is_subscribed() {
+            self.is_attached = true;
+            self.board.seen().waits = None;
+        }
         let status = self.machine.status(self.now());
         let is_new = self.shown != Some(status.phase);
         if !is_new && Instant::now() < self.show_at {

@@ -5,8 +5,8 @@
 //! and an *interval* around it, by the signed ranks of Wilcoxon: each end is missed in at most one of twenty. Both ask nothing
 //! of how runs are scattered but that they are so evenly around the middle, and one run beside a compiler moves them little.
 //!
-//! One pair is enough where nothing is beyond its limit or near it. Else there are three; if nothing is worse in two of them
-//! that was chance. Else there are as many as it takes until the interval is on one side of the limit, five to nine: HARM is
+//! One pair is enough where nothing is beyond its limit or near it. Else there are three; if nothing is worse in two of them,
+//! nor beyond its limit in the middle of them, that was chance. Else there are as many as it takes until the interval is on one side of the limit, five to nine: HARM is
 //! what is beyond its limit in the middle. That the interval is looked at after each pair makes it somewhat surer of
 //! itself than one of twenty says.
 
@@ -63,9 +63,9 @@ impl Finding {
         self.worse > 0 || (self.typical.figure == HarmFigure::Goodput && self.middle > -NEAR)
     }
 
-    /// Worse more than once, and it is not said yet on which side of the limit it is.
+    /// Worse more than once, or in the middle, and it is not said yet on which side of the limit it is.
     fn is_undecided(&self) -> bool {
-        self.worse > 1 && self.interval.is_none_or(|(low, high)| low <= 0.0 && high >= 0.0)
+        (self.worse > 1 || self.middle > 0.0) && self.interval.is_none_or(|(low, high)| low <= 0.0 && high >= 0.0)
     }
 
     /// What is left of off's goodput, or comes to its cost: the middle and both ends, smallest first. None of other figures.
@@ -111,7 +111,7 @@ impl HarmVerdict {
     /// From all that was compared in each pair.
     pub fn of(pairs: &[Vec<Comparison>], tolerance: &Tolerance) -> Self {
         let bad = findings(pairs, tolerance).into_iter().filter(|finding| finding.worse > 0);
-        let (harms, chance) = bad.partition(|finding| finding.worse > 1 && finding.middle > 0.0);
+        let (harms, chance) = bad.partition(|finding| finding.middle > 0.0);
         Self { pairs: pairs.len(), harms, chance }
     }
 }
@@ -147,10 +147,19 @@ mod tests {
 
     #[test]
     fn what_happens_once_in_three_pairs_is_chance() {
-        assert_eq!(judged(&[0.8, 1.0, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8]), (3, false));
+        assert_eq!(judged(&[0.9, 1.0, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8]), (3, false));
         assert_eq!(judged(&[0.96, 1.0, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8]), (3, false), "near it, and not worse again");
-        let verdict = HarmVerdict::of(&pairs(&[0.8, 1.0, 1.0]), &SOCKETS);
+        let verdict = HarmVerdict::of(&pairs(&[0.9, 1.0, 1.0]), &SOCKETS);
         assert_eq!((verdict.harms.len(), verdict.chance.len(), verdict.chance[0].worse), (0, 1, 1));
+    }
+
+    #[test]
+    fn what_is_worse_once_but_beyond_the_limit_in_the_middle_is_run_on() {
+        assert!(HarmVerdict::of(&pairs(&[0.5, 1.0, 1.0]), &SOCKETS).chance.is_empty(), "the middle decides");
+        let (run, is_harm) = judged(&[0.5, 1.0, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8]);
+        assert!(run > PAIRS_CHANCE && is_harm, "{run}");
+        let (run, is_harm) = judged(&[0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        assert!(run > PAIRS_CHANCE && !is_harm, "{run}");
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub(super) fn greet(config: &SinkConfig, link: &mut MqttConnection, now: Timesta
     );
 }
 
-/// SUBSCRIBE to all topics, UNSUBSCRIBE from those of an earlier configuration.
-pub(super) fn subscribe(config: &SinkConfig, stale: &[String], link: &mut MqttConnection) {
+/// SUBSCRIBE to all topics, UNSUBSCRIBE from those of an earlier configuration; the answer is how many of the former there were.
+pub(super) fn subscribe(config: &SinkConfig, stale: &[String], link: &mut MqttConnection) -> usize {
     let limits = Limits { topic_levels_max: TOPIC_LEVELS_MAX, ..Limits::default() };
     let conflate = [Property::UserProperty(CONFLATE, "latest")];
     let properties = if config.keeps_latest { Properties::new(&conflate) } else { Properties::EMPTY };
@@ -67,4 +67,5 @@ pub(super) fn subscribe(config: &SinkConfig, stale: &[String], link: &mut MqttCo
         let (properties, filters) = (Properties::EMPTY, TopicFilters::new(part));
         let _ = link.write(&Packet::Unsubscribe(Unsubscribe { packet_id, properties, filters }));
     }
+    config.filters.chunks(FILTERS_PER_PACKET).count()
 }

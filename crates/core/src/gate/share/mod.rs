@@ -311,6 +311,11 @@ impl ShardState {
             }
             let bounds = bounds_of(&self.settings, session.spool, publication.standing.class);
             let queue = session.queue.as_ref().filter(|_| session.conn.is_some());
+            // Of a full spool a lower class makes room.
+            let makes_room = |queue: &Queue| {
+                bounds.is_spool && queue.has_lower_than(publication.standing.class, &self.settings.priority)
+            };
+            let queue = queue.filter(|queue| !makes_room(queue));
             let Some(wait) = queue.and_then(|queue| queue.saturated_for(publication, bounds, now)) else {
                 return Here::Room;
             };

@@ -181,7 +181,7 @@ fn number_in(item: &Item) -> usize {
     }
 }
 
-const ROOM: Bounds = Bounds { messages_max: 1000, bytes_max: usize::MAX, class_bytes: usize::MAX };
+const ROOM: Bounds = Bounds { messages_max: 1000, bytes_max: usize::MAX, class_bytes: usize::MAX, is_spool: false };
 /// A message that fills the window.
 const LARGE: Sent =
     Sent { publisher: 1, class: 0, is_by_topic: false, topic: 0, payload: WINDOW, rate: 0, colour: Colour::Entitled };
@@ -329,7 +329,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..300),
     ) {
         let mut world = World::new(mode);
-        let bounds = Bounds { messages_max, bytes_max: usize::MAX, class_bytes: usize::MAX };
+        let bounds = Bounds { messages_max, bytes_max: usize::MAX, class_bytes: usize::MAX, is_spool: false };
         for step in &steps {
             world.take(step, bounds);
             prop_assert!(world.queue.len() <= messages_max);
@@ -353,7 +353,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..400),
     ) {
         let mut world = World::new(PriorityMode::Practical);
-        let (bounds, mut line) = (Bounds { messages_max, bytes_max: usize::MAX, class_bytes: usize::MAX }, VecDeque::new());
+        let (bounds, mut line) = (Bounds { messages_max, bytes_max: usize::MAX, class_bytes: usize::MAX, is_spool: false }, VecDeque::new());
         for step in &steps {
             match step {
                 Step::Offer(sent, _) => {
