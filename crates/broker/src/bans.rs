@@ -43,7 +43,7 @@ impl Banned {
             Self::ClientAt(client, ip, bits) => {
                 Self::ClientAt(lasting_name(&client).to_owned(), masked(ip.to_canonical(), bits), bits)
             }
-            other => other,
+            other @ Self::User(_) => other,
         }
     }
 

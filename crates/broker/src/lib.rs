@@ -166,7 +166,6 @@ impl Broker {
         Ok(broker)
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "the broker is made of it, as of the other two")]
     fn start_at(
         clock: Clock,
         config: Config,

@@ -198,7 +198,7 @@ mod tests {
             fields.text(&"a".repeat(300)).uint(7);
         });
         let mut fields = Reader::new(&out).value().unwrap().described().unwrap().fields().unwrap();
-        assert_eq!(fields.field(), Ok(Value::Text(&*"a".repeat(300))));
+        assert_eq!(fields.field(), Ok(Value::Text(&"a".repeat(300))));
         assert_eq!(fields.field(), Ok(Value::Unsigned(7)));
         assert!(fields.is_empty());
     }

@@ -72,7 +72,7 @@ fn of_message(what: &str, message: &MessageSketch, end: &str) -> Value {
         other => other,
     };
     let retained = if *retain { ", retained" } else { "" };
-    let bytes = counted(*payload_bytes as u64, "byte");
+    let bytes = counted(u64::from(*payload_bytes), "byte");
     let text = format!("{verb} {topic}, QoS {}, {bytes}{retained}{end}", qos.bits());
     json!({ "what": what, "topic": topic, "qos": qos.bits(), "retain": retain, "bytes": payload_bytes, "text": text })
 }

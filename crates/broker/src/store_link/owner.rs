@@ -25,7 +25,7 @@ pub(super) fn owner_text(identity: &Identity) -> Option<Arc<str>> {
             let listener = if is_usual { "" } else { identity.listener };
             let roles = roles.as_deref().unwrap_or_default().join(",");
             let claims = identity.claims.as_deref().unwrap_or_default().iter().filter(|(_, value)| is_plain(value));
-            let claims: String = claims.map(|(name, value)| format!("\u{1}{name}\u{1}{value}")).collect();
+            let claims: String = claims.flat_map(|(name, value)| ["\u{1}", name, "\u{1}", value]).collect();
             let claims = if claims.is_empty() { claims } else { claims.replacen('\u{1}', "\0", 1) };
             Some(format!("{}\0{listener}\0{roles}{claims}", user.unwrap_or_default()).into())
         }

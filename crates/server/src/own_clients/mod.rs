@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_task_that_panics_begins_anew_and_all_end_when_they_are_dropped() {
         static RESTARTS: AtomicU32 = AtomicU32::new(0);
-        let kind = OwnKind { thread: "test", tell_restart: |_| drop(RESTARTS.fetch_add(1, Ordering::SeqCst)) };
+        let kind = OwnKind { thread: "test", tell_restart: |_| _ = RESTARTS.fetch_add(1, Ordering::SeqCst) };
         let (begun, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let (sender, receiver) = std::sync::mpsc::channel();
         let counts = (Arc::clone(&begun), Arc::clone(&ended));

@@ -36,7 +36,7 @@ fn client(number: u64, state: ClientState, rate: f64, usual: Option<f64>) -> Cli
     ClientReport {
         client_id: format!("client-{number}").into(),
         origin: number,
-        identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt", roles: None },
+        identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt", roles: None, claims: None },
         link: Some(LinkReport { protocol: "5", since: at, seen_at: at, outbox_bytes: 0, stalled_since: None }),
         state,
         rate: Some(rate),
@@ -69,7 +69,9 @@ fn loser(number: u64, lost: u64, is_away: bool) -> ClientReport {
 /// What one look finds, as `watch` asks for it.
 fn look(clients: &[ClientReport], limit_of: impl Fn(&ClientReport) -> Option<f64>) -> TroubleReport {
     let mut situation = TroubleReport::default();
-    clients.iter().for_each(|client| situation.note(client, &limit_of));
+    for client in clients {
+        situation.note(client, &limit_of);
+    }
     for receiver in situation.to_look_into() {
         clients.iter().filter(|it| it.client_id == receiver).for_each(|client| situation.note_waiting(client));
     }

@@ -45,7 +45,7 @@ proptest! {
                 Step::Offer(publisher, payload) => {
                     let sent = sent_by(*publisher, *payload);
                     let (place, qos) = (number as u64 + 1, QoS::AtLeastOnce);
-                    let message = Queued { place, qos, ..queued(&sent, number) };
+                    let message = Queued { qos, place, ..queued(&sent, number) };
                     waiting.push(Known { number, sent, size: message.message.size() });
                     let mut lost = Vec::new();
                     queue.offer(message, &priority, SPOOL, paging, |item, gone| lost.push((number_of(&here(item)), gone)));
