@@ -175,8 +175,8 @@ impl DtlsEndpoint {
     fn refuse(&mut self, from: SocketAddr, hello: &Hello<'_>) {
         self.stats.failed += 1;
         let alert = hello::alert(Alert::HandshakeFailure, hello.number());
-        self.events.push_back(DtlsEvent::Send(from, alert));
         self.events.push_back(DtlsEvent::Refused(from));
+        self.events.push_back(DtlsEvent::Send(from, alert));
     }
 
     fn on_record(&mut self, from: SocketAddr, datagram: &[u8], now: Timestamp) {
@@ -273,9 +273,7 @@ impl DtlsEndpoint {
                 }
             }
             Err(ending) => {
-                if let Some(alert) = session.refusal(ending) {
-                    self.events.push_back(DtlsEvent::Send(address, alert));
-                }
+                let alert = session.refusal(ending);
                 let count = match ending {
                     Ending::NotTrusted => Some(&mut self.stats.not_trusted),
                     _ if !is_open => Some(&mut self.stats.failed),
@@ -284,7 +282,9 @@ impl DtlsEndpoint {
                 if let Some(count) = count {
                     *count += 1;
                 }
+                // Counted before it is told.
                 self.end(address);
+                self.events.extend(alert.map(|alert| DtlsEvent::Send(address, alert)));
             }
         }
     }

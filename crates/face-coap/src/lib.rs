@@ -9,6 +9,7 @@ mod block;
 mod chance;
 mod confirm;
 mod content;
+mod crowd;
 mod echo;
 mod endpoint;
 mod frame;

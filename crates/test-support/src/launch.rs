@@ -12,7 +12,7 @@ use crate::program::{path, tidegate};
 /// A port that the system chooses.
 const FREE: &str = "127.0.0.1:0";
 /// Doors that are open unless they are shut.
-const BY_DEFAULT: [&str; 6] = ["ws", "http", "ssap", "admin", "coap", "http-topics"];
+const BY_DEFAULT: [&str; 7] = ["ws", "http", "ssap", "admin", "coap", "coaps", "http-topics"];
 
 /// A broker that is not started yet.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Launch {
         &self.folder
     }
 
-    /// Opens this door, too: `ws`, `http`, `https`, `ssap`, `ssaps`, `admin`, `mqtts`, `wss`, `coap`, `http-topics`,
+    /// Opens this door, too: `ws`, `http`, `https`, `ssap`, `ssaps`, `admin`, `mqtts`, `wss`, `coap`, `coaps`, `http-topics`,
     /// `https-topics`, `sepa-http`, `sepa-ws`.
     #[must_use]
     pub fn door(mut self, name: &'static str) -> Self {

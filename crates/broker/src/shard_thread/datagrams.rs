@@ -192,7 +192,7 @@ impl ShardThread {
         let stats = coap.endpoint.stats();
         if coap.shown != Some(stats) {
             coap.shown = Some(stats);
-            self.shared.extra_metrics.show_coap(self.index, stats);
+            self.shared.extra_metrics.show_coap((self.index, coap.listener.name()), stats);
         }
     }
 

@@ -11,6 +11,7 @@ use tidegate_core::ConnId;
 pub(super) enum Subject {
     Inbox,
     Datagrams,
+    SecureDatagrams,
     Listener(usize),
     Handshake(usize),
     Connection(usize),
@@ -24,8 +25,11 @@ pub(crate) const INBOX: Token = Token(0);
 /// The socket for datagrams: there is one.
 pub(super) const DATAGRAMS: Token = Token(1 << 2);
 
+/// The one for those inside of DTLS.
+pub(super) const SECURE_DATAGRAMS: Token = Token(2 << 2);
+
 /// The first place of connections to the broker behind.
-const FIRST_UPSTREAM: usize = 2;
+const FIRST_UPSTREAM: usize = 3;
 
 pub(super) fn listener(index: usize) -> Token {
     Token(index << 2 | 1)
@@ -52,6 +56,7 @@ pub(super) fn subject(token: Token) -> Subject {
         3 => Subject::Connection(index),
         _ if token == INBOX => Subject::Inbox,
         _ if token == DATAGRAMS => Subject::Datagrams,
+        _ if token == SECURE_DATAGRAMS => Subject::SecureDatagrams,
         _ => Subject::Upstream(index - FIRST_UPSTREAM),
     }
 }
@@ -64,6 +69,7 @@ mod tests {
     fn tokens_say_what_they_were_made_for() {
         assert_eq!(subject(INBOX), Subject::Inbox);
         assert_eq!(subject(DATAGRAMS), Subject::Datagrams);
+        assert_eq!(subject(SECURE_DATAGRAMS), Subject::SecureDatagrams);
         assert_eq!(subject(listener(3)), Subject::Listener(3));
         assert_eq!((subject(upstream(0)), subject(upstream(9))), (Subject::Upstream(0), Subject::Upstream(9)));
         assert_eq!(subject(handshake(70_000)), Subject::Handshake(70_000));

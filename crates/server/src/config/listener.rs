@@ -233,8 +233,8 @@ fn path(value: &ConfigValue, at: &Origin) -> Result<PathBuf, String> {
 }
 
 fn kind(value: &ConfigValue) -> Result<ListenerKind, String> {
-    // Of CoAP there is one.
-    let found = DOORS.iter().find(|(kind, name)| *kind != ListenerKind::Coap && value.text() == Some(name));
+    // Of CoAP there is one, and one over DTLS.
+    let found = DOORS.iter().find(|(kind, name)| !kind.is_datagrams() && value.text() == Some(name));
     let expected = "\"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\" or \"https_topics\"";
     found.map(|(kind, _)| *kind).ok_or_else(|| value.unfit(expected))
 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tidegate_broker::config::{Listener, ListenerKind, TlsFiles};
+use tidegate_broker::config::{DtlsRules, Listener, ListenerKind, TlsFiles};
 
 use super::{address, has_users, secure_address};
 use crate::certificate;
@@ -20,6 +20,7 @@ pub const DOORS: &[(ListenerKind, &str)] = &[
     (ListenerKind::Ws, "ws"),
     (ListenerKind::Wss, "wss"),
     (ListenerKind::Coap, "coap"),
+    (ListenerKind::Coaps, "coaps"),
     (ListenerKind::HttpTopics, "http_topics"),
     (ListenerKind::HttpsTopics, "https_topics"),
 ];
@@ -61,6 +62,13 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
         Or::Word(_) => Some(([127, 0, 0, 1], 5683).into()),
     };
     open.extend(coap.map(|at| (ListenerKind::Coap, at)));
+    // Over DTLS there are no passwords: who has neither a key nor a certificate would be nobody.
+    let psk_file = &options.tls.psk_file;
+    let are_known = psk_file.is_some() || tls.is_some_and(|files| files.client_ca.is_some());
+    if let Some(at) = secure_address(doors.coaps, 5684, are_known && super::guard(options).is_none()) {
+        problems.extend(without_certificate("coaps", options).filter(|_| psk_file.is_none()));
+        open.push((ListenerKind::Coaps, at));
+    }
     let topics = match doors.http_topics {
         Or::Is(door) => address(door),
         Or::Word(_) if super::guard(options).is_some() => None,
@@ -82,11 +90,17 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
     // The others are asked for by whoever starts a broker.
     let is_optional = |kind| match kind {
         ListenerKind::Coap => matches!(doors.coap, Or::Word(_)),
+        ListenerKind::Coaps => matches!(doors.coaps, Or::Word(_)) && psk_file.is_none(),
         ListenerKind::HttpTopics => matches!(doors.http_topics, Or::Word(_)),
         _ => false,
     };
-    let listener =
-        |(kind, bind)| Listener { tls: tls_of(kind), is_optional: is_optional(kind), ..Listener::new(kind, bind) };
+    let handshake_timeout = options.limits.handshake_timeout.0;
+    let listener = |(kind, bind)| Listener {
+        tls: tls_of(kind),
+        dtls: DtlsRules { psk_file: psk_file.clone(), handshake_timeout },
+        is_optional: is_optional(kind),
+        ..Listener::new(kind, bind)
+    };
     open.into_iter().map(listener).collect()
 }
 
@@ -145,7 +159,7 @@ fn check_apart(open: &[Listener], problems: &mut Vec<ConfigProblem>) {
     for (index, listener) in open.iter().enumerate() {
         let at = listener.bind;
         // A port of datagrams is another one than that of streams.
-        let meets = |other: &&Listener| (other.kind == ListenerKind::Coap) == (listener.kind == ListenerKind::Coap);
+        let meets = |other: &&Listener| other.kind.is_datagrams() == listener.kind.is_datagrams();
         let before = open[..index].iter().filter(meets);
         for other in before.filter(|before| before.bind == at && at.port() != 0) {
             let (a, b) = (listener_key(other), listener_key(listener));
