@@ -143,6 +143,7 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
         "mqtt          127.0.0.1:",
         "mqtts         -",
         "coap          -",
+        "coaps         -",
         "ssap          -",
         "sepa_ws       -",
         "admin         127.0.0.1:",
@@ -150,7 +151,7 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
         assert!(status.contains(&format!("\n{line}")), "{line} is not in {status}");
     }
     let states: Vec<Value> = broker.json(&["status"])["listeners"].as_array().expect("listeners").clone();
-    assert_eq!(states.len(), 15, "{states:?}");
+    assert_eq!(states.len(), 16, "{states:?}");
     let file = broker.folder().join("tidegate.toml");
     std::fs::write(&file, "[limits]\nreceive_max = 77\n[listeners]\nws = \"127.0.0.1:1\"\n").expect("written");
     let reloaded = broker.json(&["reload"]);
