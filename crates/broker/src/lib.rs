@@ -21,6 +21,7 @@ mod clock;
 pub mod config;
 mod control_group;
 mod departed;
+mod dtls;
 mod event_log;
 mod extra_metrics;
 mod first_packet;
@@ -85,8 +86,8 @@ pub use guard::{AskedBehind, GuardConfig, GuardReport};
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
 use limits::{SHARDS_AUTO_MAX, SHARDS_MAX};
-pub use listener::ListenerReport;
 use listener::{BoundListener, OpenListener};
+pub use listener::{LeftOut, ListenerReport};
 pub use listener_names::listener_name;
 pub use operator::OperatorSetting;
 use password::Questions;
@@ -107,6 +108,7 @@ pub use watchdog::Watchdog;
 pub struct Broker {
     shared: Arc<SharedState>,
     listeners: Vec<Arc<OpenListener>>,
+    left_out: Vec<LeftOut>,
     threads: Vec<JoinHandle<()>>,
     passwords: Vec<JoinHandle<()>>,
     opening: Option<Opening>,
@@ -135,12 +137,15 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
-        let bound: io::Result<Vec<_>> = config.listeners.iter().filter_map(OpenListener::open_if_wanted).collect();
-        let (mut listeners, mut open, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
-        for (listener, socket) in bound? {
+        let (bound, left_out) = OpenListener::open_all(&config.listeners)?;
+        let (mut listeners, mut open, mut datagrams, mut secure) = (Vec::new(), Vec::new(), Vec::new(), None);
+        for (listener, socket) in bound {
             listeners.push(Arc::clone(&listener));
             match socket {
                 BoundListener::Streams(socket) => open.push(AcceptingListener { listener, socket, try_at: None }),
+                BoundListener::Datagrams(socket) if listener.kind == ListenerKind::Coaps => {
+                    secure = Some((listener, Arc::new(socket)));
+                }
                 BoundListener::Datagrams(socket) => datagrams.push((listener, Arc::new(socket))),
             }
         }
@@ -181,7 +186,7 @@ impl Broker {
         }
 
         let passwords = password::start(config.password_threads, &shared.questions, &shared.inboxes)?;
-        let mut broker = Self { shared, listeners, threads: Vec::new(), passwords, opening };
+        let mut broker = Self { shared, listeners, left_out, threads: Vec::new(), passwords, opening };
         for (index, ((poll, shard), first)) in polls.into_iter().zip(made).zip(first).enumerate() {
             let (shared, rules) = (Arc::clone(&broker.shared), rules.clone());
             let shard = (shard, broker.shard_writer(index, first));
@@ -189,6 +194,9 @@ impl Broker {
             let mut shard = ShardThread::new(index, shared, rules, poll, core::mem::take(&mut open), shard)?;
             for (listener, socket) in &datagrams {
                 shard.open_datagrams(Arc::clone(listener), Arc::clone(socket), &config.sn)?;
+            }
+            if let Some((listener, socket)) = &secure {
+                shard.open_coaps(Arc::clone(listener), Arc::clone(socket))?;
             }
             if broker.listeners.iter().any(|listener| listener.is_http()) {
                 shard.open_requests();
@@ -214,6 +222,11 @@ impl Broker {
     /// What the store had to say when it was opened; none without a store.
     pub fn opening(&self) -> Option<&Opening> {
         self.opening.as_ref()
+    }
+
+    /// Listeners that nobody asked for, and that could not be opened.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// Where it listens, with real ports.

@@ -300,7 +300,9 @@ impl ShardThread {
             if door.shown != Some(stats) {
                 door.shown = Some(stats);
                 match stats {
-                    DoorStats::Coap(stats) => self.shared.extra_metrics.show_coap(self.index, stats),
+                    DoorStats::Coap(stats) => {
+                        self.shared.extra_metrics.show_coap((self.index, door.listener.name()), stats)
+                    }
                     DoorStats::Sn(stats) => self.shared.extra_metrics.show_sn(self.index, stats),
                 }
             }

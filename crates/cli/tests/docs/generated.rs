@@ -59,8 +59,19 @@ fn metrics() -> String {
     let sink =
         "[[sink]]\nname = \"log\"\ntype = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\n[[sink.topic]]\nfilter = \"#\"\n";
     std::fs::write(folder.path().join("tidegate.toml"), format!("{example}\n{bridge}{sink}")).expect("a configuration");
-    let doors =
-        ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--coap", "--sn", "--http-topics", "--admin"];
+    let doors = [
+        "--mqtt",
+        "--mqtts",
+        "--ws",
+        "--wss",
+        "--http",
+        "--ssap",
+        "--coap",
+        "--coaps",
+        "--sn",
+        "--http-topics",
+        "--admin",
+    ];
     let certificate = [path("made/tidegate-data/cert.pem"), path("made/tidegate-data/key.pem")];
     let (config, data) = (path("tidegate.toml"), path("data"));
     let files = ["--cert", &certificate[0], "--key", &certificate[1], "--config", &config, "--data", &data];
