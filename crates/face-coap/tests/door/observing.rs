@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use coap_lite::{CoapOption, MessageType, Packet};
+use tidegate_core::datagrams::DatagramEndpoint;
 
 use crate::world::{Ask, World, code, empty, here, number, to};
 
