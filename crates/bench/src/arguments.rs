@@ -28,6 +28,8 @@ Groups:
   bridge           a bridge drains its backlog: its rate, and what the other broker's own clients
                    feel, beside mosquitto's own bridge; 5 minutes, and not among the others
   sink             a webhook takes what waited for it: messages a second; not among the others
+  coap             what a PUT over CoAP costs, beside libcoap's coap-server and aiocoap's, and the memory
+                   of 10 000 observers; half a minute, and not among the others
   guard            a flood towards a slow receiver of mosquitto's, alone and through a guard; what a pair
                    of clients feels and what a message costs, beside HAProxy; a minute, not among the others
   harm             whether overload control does harm: scenarios with it and without, in turns; 22

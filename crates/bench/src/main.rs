@@ -10,6 +10,7 @@ mod beats;
 mod bridge;
 mod cases;
 mod clients;
+mod coap;
 mod connection;
 mod durable;
 mod engine;
@@ -208,6 +209,9 @@ fn run(args: &BenchArgs) -> Result<u8> {
     }
     if args.groups == ["guard"] {
         return guard::run(args);
+    }
+    if args.groups == ["coap"] {
+        return coap::run(args);
     }
     let plan = BenchPlan::of(args)?;
     let stop = Stop::on_signals()?;

@@ -127,6 +127,7 @@ impl BrokerSource {
                 address: *address,
                 admin: None,
                 space: None,
+                coap: None,
                 pid: *pid,
                 is_relay: false,
                 started: None,
@@ -157,6 +158,8 @@ pub(super) struct RunningBroker {
     pub(super) admin: Option<SocketAddr>,
     /// The smart space over HTTP, where it is wanted.
     pub(super) space: Option<SocketAddr>,
+    /// CoAP, where it is wanted.
+    pub(super) coap: Option<SocketAddr>,
     pub(super) pid: Option<u32>,
     /// Whether it only copies bytes, and knows no packets.
     pub(super) is_relay: bool,
@@ -166,7 +169,7 @@ pub(super) struct RunningBroker {
 impl RunningBroker {
     fn of(started: ChildBroker, address: SocketAddr) -> Self {
         let pid = Some(started.child.id());
-        Self { address, admin: None, space: None, pid, is_relay: false, started: Some(started) }
+        Self { address, admin: None, space: None, coap: None, pid, is_relay: false, started: Some(started) }
     }
 
     /// Where its files are, if it was started here.
@@ -402,7 +405,9 @@ fn start_program(program: PathBuf, folder: TempDir, arguments: &[&str]) -> Resul
     match address {
         Some(address) => {
             let (admin, space) = (door_in(&line, "admin"), door_in(&line, "sparql"));
-            Ok(RunningBroker { admin, space, ..RunningBroker::of(started, address) })
+            let coap = line.split_whitespace().find_map(|word| word.strip_prefix("coap://")?.split('/').next());
+            let coap = coap.and_then(|at| at.parse().ok());
+            Ok(RunningBroker { admin, space, coap, ..RunningBroker::of(started, address) })
         }
         None => Err(started.complaint()),
     }
@@ -437,6 +442,21 @@ pub(super) fn start_space(settings: &[&str]) -> Result<RunningBroker> {
     ]);
     arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     start_own(folder()?, &arguments)
+}
+
+/// This binary with CoAP.
+pub(super) fn start_coap() -> Result<RunningBroker> {
+    let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
+    arguments.extend(["--admin", "off", "--http", "off", "--ssap", "off", "--http-topics", "off"]);
+    // In memory alone, as servers of CoAP have their states.
+    arguments.extend(["--coap", "127.0.0.1:0", "--set", "store.keep=false", "--log-level", "warn"]);
+    start_own(folder()?, &arguments)
+}
+
+/// A server of datagrams, of which only an answer says that it is there.
+pub(super) fn start_unheard(mut command: Command, address: SocketAddr) -> Result<RunningBroker> {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(RunningBroker::of(ChildBroker::new(command, folder()?)?, address))
 }
 
 /// A peer that reads a file which names its port.
@@ -479,7 +499,7 @@ fn await_listener(mut started: ChildBroker, port: u16, stop: &Stop) -> Result<Ru
 }
 
 /// A port that was free a moment ago: other brokers cannot tell which one they took.
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?.local_addr()?.port())
 }
 

@@ -29,6 +29,11 @@ impl Chance {
         id
     }
 
+    /// A key of our own.
+    pub(crate) fn secret(&self) -> [u8; 32] {
+        self.bytes()
+    }
+
     fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         // The kernel's source does not fail once it is there; if it does, ids collide and the second client takes over.

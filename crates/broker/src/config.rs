@@ -102,6 +102,8 @@ pub struct Listener {
     /// Proxies, which say by the PROXY protocol where a connection comes from. Without any, nobody is asked; with some,
     /// nobody else may connect here.
     pub proxies: Arc<[AddressRange]>,
+    /// What DTLS needs beside those, for the kind that speaks it.
+    pub dtls: DtlsRules,
     /// Nobody asked for it: that it cannot be opened is no reason not to serve.
     pub is_optional: bool,
 }
@@ -114,6 +116,7 @@ impl Listener {
             kind,
             bind,
             tls: None,
+            dtls: DtlsRules::default(),
             connections_max: None,
             proxies: Arc::default(),
             is_optional: false,
@@ -134,6 +137,8 @@ pub enum ListenerKind {
     Wss,
     /// CoAP over UDP; one at most.
     Coap,
+    /// CoAP over DTLS; one at most.
+    Coaps,
     /// MQTT-SN over UDP; one at most.
     Sn,
     /// Topics over HTTP, with server-sent events.
@@ -155,6 +160,7 @@ impl ListenerKind {
             Self::Ws => "ws",
             Self::Wss => "wss",
             Self::Coap => "coap",
+            Self::Coaps => "coaps",
             Self::Sn => "sn",
             Self::HttpTopics => "http_topics",
             Self::HttpsTopics => "https_topics",
@@ -163,14 +169,29 @@ impl ListenerKind {
         }
     }
 
-    /// It has a socket for datagrams, and no connections.
-    pub fn is_datagrams(self) -> bool {
-        matches!(self, Self::Coap | Self::Sn)
-    }
-
     /// TLS comes before everything else.
     pub fn is_encrypted(self) -> bool {
-        matches!(self, Self::Mqtts | Self::Wss | Self::HttpsTopics | Self::Amqps)
+        matches!(self, Self::Mqtts | Self::Wss | Self::Coaps | Self::HttpsTopics | Self::Amqps)
+    }
+
+    /// It has a socket for datagrams, and no connections.
+    pub fn is_datagrams(self) -> bool {
+        matches!(self, Self::Coap | Self::Coaps | Self::Sn)
+    }
+}
+
+/// What DTLS needs beside the files of TLS, which it can do without.
+#[derive(Clone, Debug)]
+pub struct DtlsRules {
+    /// Keys of clients, by name; read again at a reload.
+    pub psk_file: Option<PathBuf>,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for DtlsRules {
+    fn default() -> Self {
+        Self { psk_file: None, handshake_timeout: Duration::from_secs(10) }
     }
 }
 

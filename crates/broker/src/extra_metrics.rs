@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
+use tidegate_dtls::DtlsStats;
 use tidegate_face_amqp::AmqpStats;
 use tidegate_face_coap::CoapStats;
 use tidegate_face_http::HttpStats;
@@ -33,7 +34,8 @@ pub type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct ExtraMetrics {
     source: Mutex<Option<Source>>,
-    coap: Mutex<BTreeMap<usize, CoapStats>>,
+    coap: Mutex<BTreeMap<(usize, &'static str), CoapStats>>,
+    dtls: Mutex<BTreeMap<usize, DtlsStats>>,
     sn: Mutex<BTreeMap<usize, SnStats>>,
     http: Mutex<BTreeMap<usize, HttpStats>>,
     amqp: Mutex<BTreeMap<usize, AmqpStats>>,
@@ -53,15 +55,21 @@ impl ExtraMetrics {
     pub(crate) fn all(&self) -> Vec<ExtraMetric> {
         let mut all = lock(&self.source).as_ref().map(|source| source()).unwrap_or_default();
         all.extend(coap_metrics(&lock(&self.coap)));
+        all.extend(dtls_metrics(&lock(&self.dtls)));
         all.extend(sn_metrics(&lock(&self.sn)));
         all.extend(http_metrics(&lock(&self.http)));
         all.extend(amqp_metrics(&lock(&self.amqp)));
         all
     }
 
-    /// What a shard's door of CoAP has counted by now.
-    pub(crate) fn show_coap(&self, shard: usize, stats: CoapStats) {
-        lock(&self.coap).insert(shard, stats);
+    /// What one of a shard's doors of CoAP has counted by now.
+    pub(crate) fn show_coap(&self, door: (usize, &'static str), stats: CoapStats) {
+        lock(&self.coap).insert(door, stats);
+    }
+
+    /// The same of DTLS.
+    pub(crate) fn show_dtls(&self, shard: usize, stats: DtlsStats) {
+        lock(&self.dtls).insert(shard, stats);
     }
 
     /// The same of MQTT-SN.
@@ -81,7 +89,7 @@ impl ExtraMetrics {
 }
 
 /// The numbers of all shards together; none without such a door.
-fn coap_metrics(shards: &BTreeMap<usize, CoapStats>) -> Vec<ExtraMetric> {
+fn coap_metrics(shards: &BTreeMap<(usize, &'static str), CoapStats>) -> Vec<ExtraMetric> {
     if shards.is_empty() {
         return Vec::new();
     }
@@ -110,6 +118,38 @@ fn coap_metrics(shards: &BTreeMap<usize, CoapStats>) -> Vec<ExtraMetric> {
     let gauge = |family, help, value| ExtraMetric { family, help, is_counter: false, labels: Vec::new(), value };
     metrics.push(gauge("coap_peers", "Addresses that CoAP is spoken with now.", sum(|stats| stats.peers)));
     metrics.push(gauge("coap_observers", "Observations over CoAP that there are now.", sum(|stats| stats.observers)));
+    metrics
+}
+
+/// The same of DTLS; none without such a door.
+fn dtls_metrics(shards: &BTreeMap<usize, DtlsStats>) -> Vec<ExtraMetric> {
+    if shards.is_empty() {
+        return Vec::new();
+    }
+    let sum = |field: fn(&DtlsStats) -> u64| shards.values().map(field).sum();
+    let events: [(&'static str, u64); 10] = [
+        ("received", sum(|stats| stats.datagrams)),
+        ("malformed", sum(|stats| stats.malformed)),
+        ("stray", sum(|stats| stats.stray)),
+        ("challenged", sum(|stats| stats.challenged)),
+        ("crowded", sum(|stats| stats.crowded)),
+        ("begun", sum(|stats| stats.begun)),
+        ("opened", sum(|stats| stats.opened)),
+        ("failed", sum(|stats| stats.failed)),
+        ("not_trusted", sum(|stats| stats.not_trusted)),
+        ("ended", sum(|stats| stats.ended)),
+    ];
+    let mut metrics: Vec<ExtraMetric> = Vec::new();
+    metrics.extend(events.map(|(event, value)| ExtraMetric {
+        family: "dtls_events",
+        help: "Datagrams of DTLS, its handshakes and sessions, by what became of them.",
+        is_counter: true,
+        labels: vec![("event", event)],
+        value,
+    }));
+    let gauge = |family, help, value| ExtraMetric { family, help, is_counter: false, labels: Vec::new(), value };
+    metrics.push(gauge("dtls_sessions", "Sessions of DTLS that are open now.", sum(|stats| stats.sessions)));
+    metrics.push(gauge("dtls_handshakes", "Handshakes of DTLS under way now.", sum(|stats| stats.handshakes)));
     metrics
 }
 

@@ -18,12 +18,12 @@ use tidegate_store::{RecoveryReport, StoreError};
 use crate::ask::{Answer, AskedQuestion, Busy, Question};
 use crate::authenticate::{Authenticator, Credentials, LoginGrant, LoginRefusal};
 use crate::bans::{Ban, Banned};
-use crate::config::{Config, ListenerKind};
+use crate::config::{Config, Listener, ListenerKind};
 use crate::guard::GuardReport;
 use crate::inbox::lock;
 use crate::known::{Familiarity, NO_RULES};
 use crate::limits::QUESTIONS_MAX;
-use crate::listener::{ListenerReport, OpenListener, load_tls};
+use crate::listener::{ListenerReport, OpenListener, Secrets};
 use crate::operator::OperatorSetting;
 use crate::password::{CheckRequester, PasswordCheck as PasswordQuestion};
 use crate::pressure::PressureReport;
@@ -261,11 +261,14 @@ impl Handle {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<()> {
-        let certificates: io::Result<Vec<_>> = config.listeners.iter().map(load_tls).collect();
-        for ((open, listener), certificate) in self.listeners.iter().zip(&config.listeners).zip(certificates?) {
-            if listener.kind == open.kind {
-                open.replace(listener, certificate);
-            }
+        // Not by their places: one that nobody asked for may not have been opened.
+        let is_it =
+            |open: &OpenListener, listener: &Listener| (open.kind, open.name()) == (listener.kind, listener.name);
+        let open = |listener| self.listeners.iter().find(|open| is_it(open, listener)).map(|open| (open, listener));
+        let open: Vec<_> = config.listeners.iter().filter_map(open).collect();
+        let secrets: io::Result<Vec<_>> = open.iter().map(|(_, listener)| Secrets::load(listener)).collect();
+        for ((open, listener), secrets) in open.into_iter().zip(secrets?) {
+            open.replace(listener, secrets);
         }
         let rules = Rules::new(config, authenticator, policy, self.shared.next_generation());
         self.shared.pressure.budget.set_max(rules.memory_max);

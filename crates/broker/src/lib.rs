@@ -21,6 +21,7 @@ mod clock;
 pub mod config;
 mod control_group;
 mod departed;
+mod dtls;
 mod event_log;
 mod extra_metrics;
 mod first_packet;
@@ -85,8 +86,8 @@ pub use guard::{AskedBehind, GuardConfig, GuardReport, UpstreamTls};
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
 use limits::{SHARDS_AUTO_MAX, SHARDS_MAX};
-pub use listener::ListenerReport;
 use listener::{BoundListener, OpenListener};
+pub use listener::{LeftOut, ListenerReport};
 pub use listener_names::listener_name;
 pub use operator::OperatorSetting;
 use password::Questions;
@@ -107,6 +108,7 @@ pub use watchdog::Watchdog;
 pub struct Broker {
     shared: Arc<SharedState>,
     listeners: Vec<Arc<OpenListener>>,
+    left_out: Vec<LeftOut>,
     threads: Vec<JoinHandle<()>>,
     passwords: Vec<JoinHandle<()>>,
     opening: Option<Opening>,
@@ -172,9 +174,9 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<Self> {
-        let bound: io::Result<Vec<_>> = config.listeners.iter().filter_map(OpenListener::open_if_wanted).collect();
+        let (bound, left_out) = OpenListener::open_all(&config.listeners)?;
         let (mut listeners, mut streams, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
-        for (listener, socket) in bound? {
+        for (listener, socket) in bound {
             listeners.push(Arc::clone(&listener));
             match socket {
                 BoundListener::Streams(socket) => streams.push(AcceptingListener { listener, socket, try_at: None }),
@@ -221,6 +223,7 @@ impl Broker {
         let mut broker = Self {
             shared,
             listeners,
+            left_out,
             threads: Vec::new(),
             passwords,
             opening,
@@ -257,6 +260,11 @@ impl Broker {
     /// What the store had to say when it was opened; none without a store.
     pub fn opening(&self) -> Option<&Opening> {
         self.opening.as_ref()
+    }
+
+    /// Listeners that nobody asked for, and that could not be opened.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// Where it listens, with real ports.

@@ -9,7 +9,7 @@ use mio::net::TcpListener;
 use rustls::{ServerConfig, ServerConnection};
 use socket2::{Domain, Socket, TcpKeepalive, Type};
 use tidegate_core::classes::AddressRange;
-use tracing::warn;
+use tidegate_dtls::DtlsPlan;
 
 use crate::config::{Listener, ListenerKind};
 use crate::inbox::lock;
@@ -18,7 +18,7 @@ use crate::limits::UNSENT_MAX;
 use crate::limits::{BACKLOG, DATAGRAM_BUFFER_BYTES, TCP_KEEPALIVE_IDLE, TLS_BUFFER_BYTES};
 use crate::listener_counts::{ListenerCounts, ListenerRefusal};
 use crate::permit::{Permit, Permits};
-use crate::tls;
+use crate::{dtls, tls};
 
 /// What every thread knows of a listener.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct OpenListener {
     name: &'static str,
     /// The TLS configuration of new connections, for the kinds that have one; replaced by a reload.
     tls: Option<Mutex<Arc<ServerConfig>>>,
+    /// The same of DTLS.
+    dtls: Option<Mutex<Arc<DtlsPlan>>>,
     /// Replaced by a reload.
     terms: Mutex<ListenerTerms>,
     /// Sockets that came in here, whatever they are doing.
@@ -61,6 +63,15 @@ pub(crate) enum PeerStanding {
     Stranger,
 }
 
+/// A listener that nobody asked for, and that could not be opened.
+#[derive(Debug)]
+pub struct LeftOut {
+    pub name: &'static str,
+    pub kind: ListenerKind,
+    pub address: SocketAddr,
+    pub error: io::Error,
+}
+
 /// A listener as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerReport {
@@ -77,20 +88,24 @@ pub struct ListenerReport {
 }
 
 impl OpenListener {
-    /// The same; none if nobody asked for it, and it cannot be opened.
-    pub(crate) fn open_if_wanted(listener: &Listener) -> Option<io::Result<(Arc<Self>, BoundListener)>> {
-        match Self::open(listener) {
-            Err(error) if listener.is_optional => {
-                warn!(event = "door_off", door = listener.name, %error, "this listener stays closed");
-                None
+    /// All of them, but those that cannot be opened and that nobody asked for.
+    pub(crate) fn open_all(listeners: &[Listener]) -> io::Result<(Vec<(Arc<Self>, BoundListener)>, Vec<LeftOut>)> {
+        let (mut open, mut left_out) = (Vec::new(), Vec::new());
+        for listener in listeners {
+            match Self::open(listener) {
+                Err(error) if listener.is_optional => {
+                    let Listener { name, kind, bind: address, .. } = *listener;
+                    left_out.push(LeftOut { name, kind, address, error });
+                }
+                opened => open.push(opened?),
             }
-            opened => Some(opened),
         }
+        Ok((open, left_out))
     }
 
     /// Binds the listener that is configured.
     pub(crate) fn open(listener: &Listener) -> io::Result<(Arc<Self>, BoundListener)> {
-        let tls = load_tls(listener)?;
+        let secrets = Secrets::load(listener)?;
         let (socket, address) = if listener.kind.is_datagrams() {
             let socket = bind_datagrams(listener.bind).map_err(|error| name_it(listener, &error))?;
             let address = socket.local_addr()?;
@@ -104,7 +119,8 @@ impl OpenListener {
             kind: listener.kind,
             address,
             name: listener.name,
-            tls: tls.map(Mutex::new),
+            tls: secrets.tls.map(Mutex::new),
+            dtls: secrets.dtls.map(Mutex::new),
             terms: ListenerTerms::of(listener),
             connections: Permits::default(),
             counts: ListenerCounts::default(),
@@ -120,6 +136,7 @@ impl OpenListener {
             address,
             name: "bridge",
             tls: None,
+            dtls: None,
             terms: Mutex::new(ListenerTerms { connections_max: None, proxies: Arc::new([]) }),
             connections: Permits::default(),
             counts: ListenerCounts::default(),
@@ -135,12 +152,20 @@ impl OpenListener {
         Ok(Some(session))
     }
 
+    /// What DTLS shows and asks now; `None` where it is not spoken.
+    pub(crate) fn dtls_plan(&self) -> Option<Arc<DtlsPlan>> {
+        self.dtls.as_ref().map(|plan| Arc::clone(&lock(plan)))
+    }
+
     /// New connections get these terms from now on, and this certificate if there is one.
-    pub(crate) fn replace(&self, listener: &Listener, config: Option<Arc<ServerConfig>>) {
+    pub(crate) fn replace(&self, listener: &Listener, secrets: Secrets) {
         let fresh = ListenerTerms::of(listener);
         *lock(&self.terms) = lock(&fresh).clone();
-        if let Some((tls, config)) = self.tls.as_ref().zip(config) {
+        if let Some((tls, config)) = self.tls.as_ref().zip(secrets.tls) {
             *lock(tls) = config;
+        }
+        if let Some((dtls, plan)) = self.dtls.as_ref().zip(secrets.dtls) {
+            *lock(dtls) = plan;
         }
     }
 
@@ -198,14 +223,24 @@ impl OpenListener {
     }
 }
 
-/// The TLS configuration that a listener needs, from its files.
-pub(crate) fn load_tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> {
-    match &listener.tls {
-        _ if !listener.kind.is_encrypted() => Ok(None),
-        Some(files) => Ok(Some(tls::load(files).map_err(|error| name_it(listener, &error))?)),
-        None => {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "no certificate and key are given");
-            Err(name_it(listener, &error))
+/// What a listener needs of its files.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets {
+    tls: Option<Arc<ServerConfig>>,
+    dtls: Option<Arc<DtlsPlan>>,
+}
+
+impl Secrets {
+    pub(crate) fn load(listener: &Listener) -> io::Result<Self> {
+        let name_it = |error: io::Error| name_it(listener, &error);
+        if listener.kind == ListenerKind::Coaps {
+            let plan = dtls::load(listener.tls.as_ref(), &listener.dtls).map_err(name_it)?;
+            return Ok(Self { dtls: Some(plan), tls: None });
+        }
+        match &listener.tls {
+            _ if !listener.kind.is_encrypted() => Ok(Self::default()),
+            Some(files) => Ok(Self { tls: Some(tls::load(files).map_err(name_it)?), dtls: None }),
+            None => Err(name_it(io::Error::new(io::ErrorKind::InvalidInput, "no certificate and key are given"))),
         }
     }
 }
@@ -275,7 +310,7 @@ mod tests {
         assert_eq!(open.standing(near), PeerStanding::Client);
         let first = open.take_place().unwrap();
         let proxies = ["10.0.0.0/8".parse().unwrap()].into();
-        open.replace(&Listener { connections_max: Some(1), proxies, ..before.clone() }, None);
+        open.replace(&Listener { connections_max: Some(1), proxies, ..before.clone() }, Secrets::default());
         assert!(open.take_place().is_none(), "the one that is there counts");
         assert_eq!(open.standing(near), PeerStanding::Proxy);
         assert_eq!(open.standing("192.0.2.1".parse().unwrap()), PeerStanding::Stranger);

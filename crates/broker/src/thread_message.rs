@@ -22,7 +22,7 @@ use crate::machine::memory_auto;
 use crate::operator::OperatorSetting;
 use crate::password::PasswordCheck;
 use crate::permit::Permit;
-use crate::shard_thread::{AcceptingListener, ForwardedDatagram};
+use crate::shard_thread::{AcceptingListener, ForwardedDatagram, SecureDatagram};
 use crate::tap::{OutgoingMapped, Tap};
 use crate::websocket::AllowedPages;
 
@@ -39,6 +39,8 @@ pub(crate) enum ThreadMessage {
     Datagrams(Arc<OpenListener>, Arc<UdpSocket>, SnConfig),
     /// A datagram, for the shard that has the session of its address.
     Datagram(Box<ForwardedDatagram>),
+    /// The same inside of DTLS.
+    SecureDatagram(Box<SecureDatagram>),
     /// The answer of a password thread.
     Checked {
         /// What was asked, to be asked again if the rules have changed meanwhile.

@@ -28,7 +28,7 @@ pub fn load(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
         .map_err(|error| wrong(&files.key, &format!("no private key: {error}")))?;
     let verifier = match &files.client_ca {
-        Some(path) => Some(client_verifier(path, files, &provider)?),
+        Some(path) => Some(client_verifier(path, files)?),
         None if files.client_cert_required => {
             return Err(wrong(&files.cert, "client certificates are required, but no CA for them is given"));
         }
@@ -47,16 +47,13 @@ pub fn load(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-fn client_verifier(
-    path: &Path,
-    files: &TlsFiles,
-    provider: &Arc<rustls::crypto::CryptoProvider>,
-) -> io::Result<Arc<dyn ClientCertVerifier>> {
+pub(crate) fn client_verifier(path: &Path, files: &TlsFiles) -> io::Result<Arc<dyn ClientCertVerifier>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots.add(certificate).map_err(|error| wrong(path, &format!("not a CA certificate: {error}")))?;
     }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     let builder = if files.client_cert_required { builder } else { builder.allow_unauthenticated() };
     let builder = match &files.crl {
         // Those of clients: an authority that was taken back is taken out of the file of authorities.
@@ -77,7 +74,7 @@ fn revoked(path: &Path) -> io::Result<Vec<CertificateRevocationListDer<'static>>
     Ok(list)
 }
 
-fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let pem = read(path)?;
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let list = list.map_err(|error| wrong(path, &error.to_string()))?;
@@ -87,7 +84,7 @@ fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     Ok(list)
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let name_it = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let file = fs::File::open(path).map_err(name_it)?;
     if !file.metadata().map_err(name_it)?.is_file() {
@@ -101,7 +98,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn wrong(path: &Path, what: &str) -> io::Error {
+pub(crate) fn wrong(path: &Path, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
 }
 

@@ -143,6 +143,7 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
         "mqtt          127.0.0.1:",
         "mqtts         -",
         "coap          -",
+        "coaps         -",
         "sn            -",
         "ssap          -",
         "sepa_ws       -",

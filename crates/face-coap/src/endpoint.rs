@@ -15,6 +15,7 @@ use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Hello, Portion, Progress, ReadStep, Shard, Then};
 
 use crate::block;
+use crate::crowd::Crowd;
 use crate::echo::EchoKey;
 use crate::frame::{self, Frame};
 use crate::limits::{AMPLIFICATION_MAX, BUSY, EXCHANGES_MAX, PEERS_MAX, PING_AFTER};
@@ -65,9 +66,14 @@ struct Peer {
 pub struct CoapEndpoint {
     peers: HashMap<SocketAddr, Peer, FixedState>,
     addresses: BTreeMap<ConnId, SocketAddr>,
+    crowd: Crowd,
     timers: BTreeSet<(Timestamp, ConnId)>,
     echo: EchoKey,
     chance: Chance,
+    /// What identifiers have before the address.
+    ids: &'static str,
+    /// Something below has proved the addresses already.
+    are_proved: bool,
     /// Answers to addresses of which nothing is known.
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     /// Addresses that were forgotten since somebody asked.
@@ -76,6 +82,8 @@ pub struct CoapEndpoint {
     stats: CoapStats,
 }
 
+/// What identifiers of clients inside of sessions begin with: those at the plain door have an address there.
+const SESSION_IDS: &str = "$coap/dtls/";
 /// Timers that are looked at in one turn.
 const TIMERS_PER_TURN_MAX: usize = 256;
 /// Answers to strangers that wait to be sent; one for each datagram of a turn at most.
@@ -87,14 +95,22 @@ impl CoapEndpoint {
         Self {
             peers: HashMap::with_hasher(FixedState::with_seed(seed[0])),
             addresses: BTreeMap::new(),
+            crowd: Crowd::default(),
             timers: BTreeSet::new(),
             echo: EchoKey::new([seed[1], seed[2]]),
             chance: Chance::new(seed[3]),
+            ids: COAP_IDS,
+            are_proved: false,
             replies: VecDeque::new(),
             left: Vec::new(),
             scratch: Vec::new(),
             stats: CoapStats::default(),
         }
+    }
+
+    /// The same inside of sessions, which have proved the addresses of their peers.
+    pub fn inside_sessions(seed: [u64; 4]) -> Self {
+        Self { ids: SESSION_IDS, are_proved: true, ..Self::new(seed) }
     }
 
     /// What was counted.
@@ -107,9 +123,19 @@ impl CoapEndpoint {
         self.peers.is_empty()
     }
 
-    /// What the client at an address is called.
+    /// What the client at an address is called, where there are no sessions.
     pub fn client_id(address: SocketAddr) -> alloc::string::String {
         format!("{COAP_IDS}{address}")
+    }
+
+    /// What the client at an address is called here.
+    pub fn id_of(&self, address: SocketAddr) -> alloc::string::String {
+        format!("{}{address}", self.ids)
+    }
+
+    /// The address of a connection.
+    pub fn address_of(&self, conn: ConnId) -> Option<SocketAddr> {
+        self.addresses.get(&conn).copied()
     }
 
     /// A stranger's request: it is let in, or told why not.
@@ -122,8 +148,9 @@ impl CoapEndpoint {
         now: Timestamp,
     ) -> Option<ConnId> {
         // Nobody can send from an address of this machine but this machine.
-        let is_proved =
-            from.ip().is_loopback() || request.echo.as_ref().is_some_and(|echo| self.echo.is_proof(echo, from, now));
+        let is_proved = self.are_proved
+            || from.ip().is_loopback()
+            || request.echo.as_ref().is_some_and(|echo| self.echo.is_proof(echo, from, now));
         if !is_proved {
             self.stats.challenged += 1;
             let echo = self.echo.value(from, now);
@@ -134,8 +161,10 @@ impl CoapEndpoint {
             );
             return None;
         }
-        let full = if self.peers.len() >= PEERS_MAX { Err(NotAdmitted::Full) } else { Ok(()) };
-        let identity = match full.and_then(|()| admission.admit(from, &Self::client_id(from))) {
+        let has_room = self.peers.len() < PEERS_MAX && self.crowd.has_room(from.ip());
+        let full = if has_room { Ok(()) } else { Err(NotAdmitted::Full) };
+        let client_id = self.id_of(from);
+        let identity = match full.and_then(|()| admission.admit(from, &client_id)) {
             Ok(identity) => identity,
             Err(why) => {
                 self.stats.refused += 1;
@@ -150,7 +179,7 @@ impl CoapEndpoint {
         };
         let link = CoapLink::new(shard.memory().charge(), Chance::new(self.chance.draw()), now);
         let hello = Hello {
-            client_id: &Self::client_id(from),
+            client_id: &client_id,
             identity,
             face: alloc::boxed::Box::new(link),
             objection: None,
@@ -169,6 +198,7 @@ impl CoapEndpoint {
         };
         self.peers.insert(from, Peer { conn, deadline: Timestamp::MAX, observers: 0 });
         self.addresses.insert(conn, from);
+        self.crowd.enter(from.ip());
         Some(conn)
     }
 
@@ -280,11 +310,18 @@ impl CoapEndpoint {
         self.addresses.contains_key(&conn)
     }
 
+    /// What an address was reached by is gone, and its connection with it.
+    pub fn lose(&mut self, shard: &mut Shard, address: SocketAddr, now: Timestamp) {
+        let Some(conn) = self.peers.get(&address).map(|peer| peer.conn) else { return };
+        self.close(shard, conn, now);
+    }
+
     fn forget(&mut self, conn: ConnId) {
         if let Some(address) = self.addresses.remove(&conn)
             && let Some(peer) = self.peers.remove(&address)
         {
             self.timers.remove(&(peer.deadline, conn));
+            self.crowd.leave(address.ip());
             self.stats.observers -= peer.observers as u64;
             self.left.push(address);
         }
@@ -323,7 +360,7 @@ impl CoapEndpoint {
 /// *Handle what arrived, turn once, drain what is to be sent.*
 impl DatagramEndpoint for CoapEndpoint {
     fn owner(&self, from: SocketAddr, _: &[u8]) -> DatagramOwner {
-        DatagramOwner::Client(Self::client_id(from))
+        DatagramOwner::Client(self.id_of(from))
     }
 
     fn knows(&self, address: SocketAddr) -> bool {

@@ -8,6 +8,7 @@ extern crate std;
 mod block;
 mod confirm;
 mod content;
+mod crowd;
 mod echo;
 mod endpoint;
 mod frame;

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 /// Addresses that one shard speaks with at the same time. Others hear 5.03.
 pub(crate) const PEERS_MAX: usize = 10_000;
+/// The same at one address (IPv4) or in one network of 64 bits (IPv6), by port: one site must not take all of it.
+pub(crate) const ADDRESS_PEERS_MAX: usize = 1_000;
 /// Observations of one address.
 pub(crate) const OBSERVERS_MAX: usize = 32;
 /// States that wait for the observations of one address: the newest of each topic.

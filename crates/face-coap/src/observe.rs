@@ -227,11 +227,19 @@ impl Observations {
                 continue;
             }
             let state = WaitingState { token, topic: topic.into(), payload: payload.into(), format, max_age, is_wide };
-            let older = self.waiting.iter_mut().find(|known| known.token == token && &*known.topic == topic);
-            if let Some(older) = older {
-                charge.change(state.bytes(), older.bytes());
-                *older = state;
+            let older = self.waiting.iter().position(|known| known.token == token && &*known.topic == topic);
+            if let Some((place, older)) = older.and_then(|place| Some((place, self.waiting.get_mut(place)?))) {
+                let (before, after) = (older.bytes(), state.bytes());
                 self.conflated += 1;
+                if after <= before || memory.has_room(Kind::Passing, after - before) {
+                    charge.change(after, before);
+                    *older = state;
+                } else {
+                    // What is not true any more is not told either.
+                    charge.change(0, before);
+                    self.waiting.remove(place);
+                    self.dropped += 1;
+                }
                 continue;
             }
             if !memory.has_room(Kind::Passing, state.bytes()) {
@@ -295,5 +303,29 @@ impl Observations {
     /// When the next notification may be sent without anything else happening.
     pub(crate) fn due(&self, confirmables: &Confirmables) -> Option<Timestamp> {
         (!self.waiting.is_empty() && !confirmables.has_notification()).then_some(self.next_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_state_that_finds_no_room_takes_the_older_with_it() {
+        let memory = Memory::new(16 << 20);
+        let (mut charge, token) = (memory.charge(), Token::default());
+        let mut observations = Observations::new(Timestamp::ZERO);
+        let Registration::First(id) = observations.register(token, "a", false) else { panic!() };
+        let mut offer = |payload: &[u8], memory: &Memory, charge: &mut Charge| {
+            observations.offer(&[id], ("a", payload, None, None), memory, charge);
+            (observations.waiting.len(), observations.conflated, observations.dropped)
+        };
+        assert_eq!(offer(&[0; 100], &memory, &mut charge), (1, 0, 0));
+        assert_eq!(offer(&[0; 200], &memory, &mut charge), (1, 1, 0), "there is room to grow");
+        let full = Memory::new(0);
+        assert_eq!(offer(&[0; 150], &full, &mut charge), (1, 2, 0), "what is smaller needs none");
+        assert_eq!(memory.charged(), 151);
+        assert_eq!(offer(&[0; 300], &full, &mut charge), (0, 3, 1));
+        assert_eq!(memory.charged(), 0);
     }
 }

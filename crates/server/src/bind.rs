@@ -2,16 +2,16 @@
 //! which flag moves it.
 //!
 //! Each address is bound once and let go at once. The broker binds again and reports its own errors; between the two
-//! somebody could take the port, which costs only the better message.
+//! somebody could take the port, which costs only the better message. Those that nobody asked for are bound by the broker alone: it
+//! says which it left out.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
+use tidegate_broker::LeftOut;
 use tidegate_broker::config::{Listener, ListenerKind};
 
-use crate::config::keys::Options;
-use crate::config::setting::Or;
 use crate::config::{ConfigProblem, Problems};
 use crate::plan::is_block;
 
@@ -27,37 +27,21 @@ impl std::fmt::Display for CannotListen {
 
 impl std::error::Error for CannotListen {}
 
-/// Takes out the listeners for CoAP, MQTT-SN, AMQP and topics over HTTP that nobody asked for, if they cannot be opened: no reason not
-/// to serve. Which are gone, why, and what to type about it. If somebody takes a port after this look, the broker leaves it out by
-/// itself, in fewer words.
-pub fn leave_out_unasked(listeners: &mut Vec<Listener>, options: &Options) -> Vec<(&'static str, String)> {
-    let doors = &options.listeners;
-    let unasked = [
-        (ListenerKind::Coap, matches!(doors.coap, Or::Word(_)), "CoAP", "UDP", "--coap"),
-        (ListenerKind::Sn, matches!(doors.sn, Or::Word(_)), "MQTT-SN", "UDP", "--sn"),
-        (
-            ListenerKind::HttpTopics,
-            matches!(doors.http_topics, Or::Word(_)),
-            "topics over HTTP",
-            "TCP",
-            "--http-topics",
-        ),
-        (ListenerKind::Amqp, matches!(doors.amqp, Or::Word(_)), "AMQP", "TCP", "--amqp"),
-    ];
-    let mut gone = Vec::new();
-    for (kind, is_unasked, what, port, flag) in unasked {
-        let is_it = |listener: &Listener| is_unasked && listener.kind == kind && !is_block(listener);
-        let Some(place) = listeners.iter().position(is_it) else { continue };
-        let Some(error) = try_to_bind(&listeners[place]) else { continue };
-        let Listener { bind: at, .. } = listeners.remove(place);
-        let why = match error.kind() {
-            ErrorKind::AddrInUse => format!("{} has the port", holder_words(at, kind.is_datagrams())),
-            _ => error.to_string(),
-        };
-        let advice = format!("choose another with {flag} ADDR, or say {flag} off");
-        gone.push((kind.name(), format!("no {what}: {at} ({port}) cannot be opened, {why}; {advice}")));
-    }
-    gone
+/// Why a listener that nobody asked for was left out, and what to type about it: no reason not to serve.
+pub fn left_out_words(LeftOut { name, kind, address: at, error }: &LeftOut) -> String {
+    let (what, port) = match kind {
+        ListenerKind::Coap => ("CoAP", "UDP"),
+        ListenerKind::Coaps => ("CoAP over DTLS", "UDP"),
+        ListenerKind::Sn => ("MQTT-SN", "UDP"),
+        ListenerKind::Amqp | ListenerKind::Amqps => ("AMQP", "TCP"),
+        _ => ("topics over HTTP", "TCP"),
+    };
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => format!("{} has the port", holder_words(*at, kind.is_datagrams())),
+        _ => error.to_string(),
+    };
+    let flag = name.replace('_', "-");
+    format!("no {what}: {at} ({port}) cannot be opened, {why}; choose another with --{flag} ADDR, or say --{flag} off")
 }
 
 fn try_to_bind(listener: &Listener) -> Option<std::io::Error> {
@@ -68,7 +52,7 @@ fn try_to_bind(listener: &Listener) -> Option<std::io::Error> {
     }
 }
 
-/// Tries every listener; all failures at once.
+/// Tries every listener that somebody asked for; all failures at once.
 pub fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
     let failed = |listener: &Listener| {
         let error = try_to_bind(listener)?;
@@ -76,7 +60,8 @@ pub fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
         let problem = explain(listener.name, listener.bind, &error);
         Some(if elsewhere.is_some() { problem.with_hint(elsewhere) } else { problem })
     };
-    let problems: Vec<ConfigProblem> = listeners.iter().filter_map(failed).collect();
+    let asked = listeners.iter().filter(|listener| !listener.is_optional);
+    let problems: Vec<ConfigProblem> = asked.filter_map(failed).collect();
     if problems.is_empty() { Ok(()) } else { Err(CannotListen(Problems(problems))) }
 }
 
@@ -90,8 +75,7 @@ fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> ConfigProblem 
     let elsewhere = format!("move it with --{flag} ADDR (listeners.{name}), or switch it off with --{flag} off");
     let (why, hint) = match error.kind() {
         ErrorKind::AddrInUse => {
-            let holder =
-                holder_words(at, [ListenerKind::Coap, ListenerKind::Sn].iter().any(|kind| kind.name() == name));
+            let holder = holder_words(at, DATAGRAMS.contains(&name));
             (format!("{holder} listens there already"), elsewhere)
         }
         ErrorKind::PermissionDenied => {
@@ -127,6 +111,9 @@ fn holder(at: SocketAddr, is_udp: bool) -> Option<String> {
     let name = std::fs::read_to_string(owner.join("comm")).ok()?;
     Some(format!("{} (pid {})", name.trim(), owner.file_name()?.to_string_lossy()))
 }
+
+/// Names of listeners for datagrams.
+const DATAGRAMS: [&str; 3] = ["coap", "coaps", "sn"];
 
 /// The state of a stream's socket that listens.
 const LISTENS: &str = "0A";
@@ -166,22 +153,18 @@ mod tests {
     fn coap_that_nobody_asked_for_is_left_out_where_its_port_is_taken_and_given_one_is_refused() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let bind = taken.local_addr().unwrap();
-        let mut listeners = vec![Listener::new(ListenerKind::Coap, bind)];
-        let mut options = Options::default();
-        options.listeners.coap = Or::Is(Or::Is(crate::config::words::BindAddress(bind)));
-        assert_eq!(leave_out_unasked(&mut listeners, &options), []);
-        let refused = check(&listeners).unwrap_err().to_string();
+        let asked = Listener::new(ListenerKind::Coap, bind);
+        let refused = check(std::slice::from_ref(&asked)).unwrap_err().to_string();
         assert!(refused.contains("listens there already; move it with --coap ADDR"), "{refused}");
-        options.listeners.coap = Or::WORD;
-        let (_, why) = leave_out_unasked(&mut listeners, &options).remove(0);
-        assert!(listeners.is_empty() && why.contains("--coap off"), "{why}");
+        let unasked = Listener { is_optional: true, ..asked };
+        assert!(check(std::slice::from_ref(&unasked)).is_ok(), "the broker itself sees that");
+        let error = ErrorKind::AddrInUse.into();
+        let why = left_out_words(&LeftOut { name: "coap", kind: ListenerKind::Coap, address: bind, error });
+        assert!(why.contains("--coap off"), "{why}");
         if cfg!(target_os = "linux") {
             let me = format!("(pid {})", std::process::id());
             assert!(why.contains(&me) && refused.contains(&me), "{why} {refused}");
         }
-        drop(taken);
-        listeners.push(Listener::new(ListenerKind::Coap, bind));
-        assert_eq!((leave_out_unasked(&mut listeners, &options), listeners.len()), (vec![], 1));
     }
 
     #[test]

@@ -286,6 +286,7 @@ fn tls_files(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<TlsFi
     let named =
         [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca), ("tls.crl", &tls.crl)];
     problems.extend(unreadable(loaded, &named));
+    problems.extend(unreadable(loaded, &[("tls.psk_file", &tls.psk_file)]));
     for (key, is_set) in [("tls.crl", tls.crl.is_some()), ("tls.client_pins", !tls.client_pins.0.is_empty())] {
         if is_set && tls.client_ca.is_none() {
             problems.push(ConfigProblem::of_key(
@@ -327,6 +328,7 @@ pub fn unreadable_files(loaded: &Loaded) -> Vec<ConfigProblem> {
         ("tls.key", &tls.key),
         ("tls.client_ca", &tls.client_ca),
         ("tls.crl", &tls.crl),
+        ("tls.psk_file", &tls.psk_file),
         ("security.password_file", &security.password_file),
         ("security.acl_file", &security.acl_file),
     ];

@@ -442,7 +442,11 @@ fn is_loopback(ip: IpAddr) -> bool {
 }
 
 fn asks_for_certificate(listener: &Listener) -> bool {
-    listener.tls.as_ref().is_some_and(|tls| tls.client_cert_required)
+    match (&listener.tls, listener.kind) {
+        // Where there is neither an authority nor a key to show, there would be no listener.
+        (tls, ListenerKind::Coaps) => tls.as_ref().is_none_or(|tls| tls.client_ca.is_some()),
+        (tls, _) => tls.as_ref().is_some_and(|tls| tls.client_cert_required),
+    }
 }
 
 /// What an operator should know and may have overlooked.

@@ -68,13 +68,15 @@ pub fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Proble
     // What the section listeners opens shares its files; if the new configuration has none, they keep those they have.
     let usual = ready.config.listeners.iter().filter(|listener| !plan::is_block(listener));
     let fresh = usual.clone().find_map(|listener| listener.tls.clone());
+    let keys = usual.clone().find_map(|listener| Some(listener.dtls.clone()).filter(|dtls| dtls.psk_file.is_some()));
     let renewed = |door: &Listener| {
         let block = ready.config.listeners.iter().find(|block| block.name == door.name && block.kind == door.kind);
         if let Some(block) = block.filter(|block| plan::is_block(block)) {
             return Listener { bind: door.bind, ..block.clone() };
         }
         let tls = door.tls.clone().map(|before| fresh.clone().unwrap_or(before));
-        Listener { tls, ..door.clone() }
+        let dtls = keys.clone().unwrap_or_else(|| door.dtls.clone());
+        Listener { tls, dtls, ..door.clone() }
     };
     let renewed = open.iter().map(renewed).collect();
     ready.config.listeners = renewed;
@@ -99,9 +101,8 @@ pub struct ServeCommand {
 
 /// Runs the broker until it is told to stop. `demo` is what the dashboard can show.
 pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Result<()> {
-    let mut ready = prepare(&sources)?;
+    let ready = prepare(&sources)?;
     plan::check_data(&ready.loaded)?;
-    let left_out = bind::leave_out_unasked(&mut ready.config.listeners, &ready.loaded.options);
     bind::check(&ready.config.listeners)?;
     let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
     panics::log();
@@ -109,9 +110,6 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     // Registered before the first thread starts: a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
     log_warnings(&ready);
-    for (door, why) in left_out {
-        warn!(event = "door_off", door, "{why}");
-    }
     authority::note(&ready.loaded.options);
     if security::is_root() {
         warn!(event = "security", "running as root; a user of its own is safer");
@@ -119,9 +117,13 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let Ready { loaded, config, security } = ready;
     let audience = security::audience(&config, &security);
     let banner = Banner { audience, command, loaded: &loaded };
-    let (listeners, has_users) = (config.listeners.clone(), security.has_users);
+    let (mut listeners, has_users) = (config.listeners.clone(), security.has_users);
     let (authenticator, policy) = security.judges(&config);
     let mut broker = Broker::start_closed(config, authenticator, policy).context("the broker did not start")?;
+    for left_out in broker.left_out() {
+        listeners.retain(|listener| listener.name != left_out.name);
+        warn!(event = "door_off", door = left_out.name, "{}", bind::left_out_words(left_out));
+    }
     let handle = broker.handle();
     if let Some(tokens) = &security.tokens {
         tokens.start().context("the keys of tokens cannot be fetched")?;
@@ -308,7 +310,7 @@ impl Banner<'_> {
             let place = match listener.kind {
                 ListenerKind::Mqtt | ListenerKind::Mqtts | ListenerKind::Sn => format!("{kind} {at}"),
                 ListenerKind::Amqp | ListenerKind::Amqps => format!("{kind}://{at}"),
-                ListenerKind::Coap => format!("{kind}://{at}/ps"),
+                ListenerKind::Coap | ListenerKind::Coaps => format!("{kind}://{at}/ps"),
                 ListenerKind::Ws | ListenerKind::Wss => format!("{kind}://{at}/mqtt"),
                 ListenerKind::HttpTopics => format!("topics http://{at}/topics"),
                 ListenerKind::HttpsTopics => format!("topics https://{at}/topics"),

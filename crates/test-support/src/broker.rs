@@ -59,7 +59,7 @@ impl Broker {
     }
 
     /// Address and port of a door as the first line has it: `mqtt`, `mqtts`, `ws`, `wss`, `admin`, `sparql`, `https`,
-    /// `coap`, `sn`, `topics`, `ssap`, `ssaps`, `sepa-http`, `sepa-ws`.
+    /// `coap`, `coaps`, `sn`, `topics`, `ssap`, `ssaps`, `sepa-http`, `sepa-ws`.
     #[must_use]
     pub fn address(&self, door: &str) -> &str {
         self.find(door).unwrap_or_else(|| panic!("no {door} in {:?}", self.banner))

@@ -12,7 +12,7 @@ use crate::program::{path, tidegate};
 /// A port that the system chooses.
 const FREE: &str = "127.0.0.1:0";
 /// Doors that are open unless they are shut.
-const BY_DEFAULT: [&str; 8] = ["ws", "http", "ssap", "admin", "coap", "sn", "http-topics", "amqp"];
+const BY_DEFAULT: [&str; 9] = ["ws", "http", "ssap", "admin", "coap", "coaps", "sn", "http-topics", "amqp"];
 
 /// A broker that is not started yet.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Launch {
         &self.folder
     }
 
-    /// Opens this door, too: `ws`, `http`, `https`, `ssap`, `ssaps`, `admin`, `mqtts`, `wss`, `coap`, `sn`, `http-topics`,
+    /// Opens this door, too: `ws`, `http`, `https`, `ssap`, `ssaps`, `admin`, `mqtts`, `wss`, `coap`, `coaps`, `sn`, `http-topics`,
     /// `https-topics`, `amqp`, `amqps`, `sepa-http`, `sepa-ws`.
     #[must_use]
     pub fn door(mut self, name: &'static str) -> Self {

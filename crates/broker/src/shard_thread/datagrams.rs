@@ -143,7 +143,11 @@ impl Admission for DoorAdmission<'_> {
 impl ShardThread {
     /// From now on this is spoken here.
     pub(super) fn open_datagrams(&mut self, listener: Arc<OpenListener>, socket: Arc<UdpSocket>, sn: &SnConfig) {
-        let told = if self.index == 0 { self.watch_datagrams(&socket).map(Some) } else { Ok(None) };
+        let told = if self.index == 0 {
+            self.watch_datagrams(&socket, token::datagrams(self.doors.len())).map(Some)
+        } else {
+            Ok(None)
+        };
         let told = match told {
             Ok(told) => told,
             Err(error) => {
@@ -161,9 +165,9 @@ impl ShardThread {
         self.doors.push(DatagramDoor { listener, socket, _told: told, speaker, places, is_ready, dry_at, shown });
     }
 
-    fn watch_datagrams(&self, socket: &UdpSocket) -> io::Result<mio::net::UdpSocket> {
+    pub(super) fn watch_datagrams(&self, socket: &UdpSocket, token: mio::Token) -> io::Result<mio::net::UdpSocket> {
         let mut told = mio::net::UdpSocket::from_std(socket.try_clone()?);
-        self.poll.registry().register(&mut told, token::datagrams(self.doors.len()), Interest::READABLE)?;
+        self.poll.registry().register(&mut told, token, Interest::READABLE)?;
         Ok(told)
     }
 
@@ -306,7 +310,9 @@ impl ShardThread {
             if door.shown != Some(stats) {
                 door.shown = Some(stats);
                 match stats {
-                    DoorStats::Coap(stats) => self.shared.extra_metrics.show_coap(self.index, stats),
+                    DoorStats::Coap(stats) => {
+                        self.shared.extra_metrics.show_coap((self.index, door.listener.name()), stats)
+                    }
                     DoorStats::Sn(stats) => self.shared.extra_metrics.show_sn(self.index, stats),
                 }
             }

@@ -14,6 +14,7 @@ mod guard_arrival;
 mod lateness;
 mod outlaw;
 mod requests;
+mod secure_datagrams;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -42,12 +43,15 @@ use datagrams::DatagramDoor;
 pub(crate) use datagrams::ForwardedDatagram;
 use lateness::Lateness;
 use requests::WebDoor;
+pub(crate) use secure_datagrams::SecureDatagram;
+use secure_datagrams::SecureDoor;
 pub(crate) use token::INBOX;
 use token::Subject;
 use upstream::Upstreams;
 
 use crate::ask::{self, AskedQuestion};
 use crate::chance::Chance;
+use crate::config::ListenerKind;
 use crate::departed::Departed;
 use crate::event_log::EventLog;
 use crate::first_packet::connect_limits;
@@ -104,6 +108,8 @@ pub(crate) struct ShardThread {
     closings: VecDeque<(Timestamp, ConnId)>,
     /// Where datagrams come: CoAP, MQTT-SN.
     doors: Vec<DatagramDoor>,
+    /// Where CoAP is spoken over DTLS, if it is.
+    coaps: Option<Box<SecureDoor>>,
     /// Those who speak HTTP, once there are any.
     web: Option<Box<WebDoor>>,
     /// Those who speak AMQP, once there are any.
@@ -176,6 +182,7 @@ impl ShardThread {
             write_next: Vec::new(),
             closings: VecDeque::new(),
             doors: Vec::new(),
+            coaps: None,
             web: None,
             amqp: None,
             handshakes: HandshakeTable::default(),
@@ -253,6 +260,7 @@ impl ShardThread {
             self.next_accept(),
             self.batch_retry,
             self.doors.iter().filter_map(DatagramDoor::due).min(),
+            self.coaps.as_ref().and_then(|door| door.due()),
             self.web.as_ref().and_then(|web| web.due()),
             self.amqp.as_ref().and_then(|amqp| amqp.due()),
             self.stats_due,
@@ -281,6 +289,7 @@ impl ShardThread {
                 Subject::Handshake(index) => self.on_visitor_event(index, event),
                 Subject::Listener(index) => self.accept(index),
                 Subject::Datagrams(door) => self.on_datagrams(door),
+                Subject::SecureDatagrams => self.on_secure_datagrams(),
                 Subject::Upstream(index) => self.on_upstream_event(index, event),
                 Subject::Asked(index) => self.on_asked_event(index),
                 Subject::Inbox => {}
@@ -289,11 +298,13 @@ impl ShardThread {
         self.read_downs();
         self.read_all();
         self.read_datagrams();
+        self.read_secure_datagrams();
         self.accept_again();
         self.take_batches();
         self.publish_system();
         self.fire_timers(events);
         self.turn_datagrams();
+        self.turn_secure_datagrams();
         self.turn_requests();
         self.turn_containers();
         self.hand_tapped();
@@ -328,7 +339,8 @@ impl ShardThread {
         self.shard.handle_turned(self.took);
         self.meter.on_turn(self.took);
         let pressure = &self.shared.pressure;
-        let handshakes = self.handshakes.len() * HANDSHAKE_BYTES;
+        let sessions = self.coaps.as_ref().map_or(0, |door| door.bytes());
+        let handshakes = self.handshakes.len() * HANDSHAKE_BYTES + sessions;
         let behind = if self.shared.guard.is_some() { self.upstreams.bytes() } else { 0 };
         let outside = behind + self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + handshakes;
         let used = self.shard.memory_used() as u64;
@@ -384,9 +396,13 @@ impl ShardThread {
         for message in self.shared.inboxes[self.index].take_messages() {
             match message {
                 ThreadMessage::Doors(listeners) => self.open_doors(listeners),
+                ThreadMessage::Datagrams(listener, socket, _) if listener.kind == ListenerKind::Coaps => {
+                    self.open_coaps(listener, socket);
+                }
                 ThreadMessage::Datagrams(listener, socket, sn) => self.open_datagrams(listener, socket, &sn),
                 ThreadMessage::Arrival(arrival) => self.welcome(*arrival),
                 ThreadMessage::Datagram(datagram) => self.take_datagram(&datagram),
+                ThreadMessage::SecureDatagram(datagram) => self.take_secure_datagram(&datagram),
                 ThreadMessage::Handover(handover) => self.adopt(*handover),
                 ThreadMessage::Checked { question, verdict } => self.on_checked(*question, verdict),
                 // The tables of all of them are bounded by whoever sends these.
@@ -436,6 +452,7 @@ impl ShardThread {
         let is_stranger =
             |_: &str, identity: &Identity| !identity.is_own() && !authenticator.admits_identity(identity, "");
         self.shard.handle_expel(is_stranger, ReasonCode::NotAuthorized, self.now);
+        self.renew_sessions();
     }
 
     fn shut_down(&mut self) {

@@ -273,6 +273,7 @@ impl ShardThread {
     fn write_nowhere(&mut self, id: ConnId) {
         if !self.write_stream(id) {
             self.write_datagrams(id);
+            self.write_secure_datagrams(id);
         }
     }
 
@@ -311,7 +312,7 @@ impl ShardThread {
     pub(super) fn close_all(&mut self) {
         while let Some(id) = self.shard.poll_close() {
             let Some(connection) = self.connections.get(id) else {
-                if !self.close_datagrams(id) {
+                if !self.close_datagrams(id) && !self.close_secure_datagrams(id) {
                     self.shard.handle_closed(id, Why::Lost, self.now);
                     self.forget_request(id);
                 }

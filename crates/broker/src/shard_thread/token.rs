@@ -12,6 +12,7 @@ pub(super) enum Subject {
     Inbox,
     /// A door of datagrams.
     Datagrams(usize),
+    SecureDatagrams,
     Listener(usize),
     Handshake(usize),
     Connection(usize),
@@ -24,10 +25,13 @@ pub(super) enum Subject {
 /// The inbox's waker.
 pub(crate) const INBOX: Token = Token(0);
 
-/// The first place of sockets for datagrams, of which there are few...
-const FIRST_DATAGRAMS: usize = 1;
+/// The socket for datagrams inside of DTLS: there is one.
+pub(super) const SECURE_DATAGRAMS: Token = Token(1 << 2);
+
+/// The first place of the other sockets for datagrams, of which there are few...
+const FIRST_DATAGRAMS: usize = 2;
 /// ...and that of connections to the broker behind.
-const FIRST_UPSTREAM: usize = 4;
+const FIRST_UPSTREAM: usize = 5;
 
 pub(super) fn datagrams(door: usize) -> Token {
     Token((door + FIRST_DATAGRAMS) << 2)
@@ -62,6 +66,7 @@ pub(super) fn subject(token: Token) -> Subject {
         2 => Subject::Handshake(index),
         3 => Subject::Connection(index),
         _ if token == INBOX => Subject::Inbox,
+        _ if token == SECURE_DATAGRAMS => Subject::SecureDatagrams,
         _ if index < FIRST_UPSTREAM => Subject::Datagrams(index - FIRST_DATAGRAMS),
         _ if (index - FIRST_UPSTREAM).is_multiple_of(2) => Subject::Upstream((index - FIRST_UPSTREAM) / 2),
         _ => Subject::Asked((index - FIRST_UPSTREAM) / 2),
@@ -75,6 +80,7 @@ mod tests {
     #[test]
     fn tokens_say_what_they_were_made_for() {
         assert_eq!(subject(INBOX), Subject::Inbox);
+        assert_eq!(subject(SECURE_DATAGRAMS), Subject::SecureDatagrams);
         assert_eq!((subject(datagrams(0)), subject(datagrams(1))), (Subject::Datagrams(0), Subject::Datagrams(1)));
         assert_eq!(subject(listener(3)), Subject::Listener(3));
         assert_eq!((subject(upstream(0)), subject(upstream(9))), (Subject::Upstream(0), Subject::Upstream(9)));

@@ -15,7 +15,8 @@ use crate::listener_names::listener_name;
 /// What is written; none for somebody without a name at an ordinary listener.
 pub(super) fn owner_text(identity: &Identity) -> Option<Arc<str>> {
     let kinds = [ListenerKind::Mqtt, ListenerKind::Mqtts, ListenerKind::Ws, ListenerKind::Wss, ListenerKind::Coap];
-    let kinds = kinds.into_iter().chain([ListenerKind::Sn, ListenerKind::HttpTopics, ListenerKind::HttpsTopics]);
+    let kinds = kinds.into_iter().chain([ListenerKind::Coaps, ListenerKind::Sn]);
+    let kinds = kinds.chain([ListenerKind::HttpTopics, ListenerKind::HttpsTopics]);
     let kinds = kinds.chain([ListenerKind::Amqp, ListenerKind::Amqps]);
     let is_usual = identity.listener.is_empty() || kinds.into_iter().any(|kind| kind.name() == identity.listener);
     let user = identity.user.as_deref();

@@ -43,6 +43,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     coap: Option<String>,
 
+    /// CoAP over DTLS (needs --psk-file, or --cert, --key and --client-ca)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    coaps: Option<String>,
+
     /// MQTT-SN over UDP: a gateway in the broker
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     sn: Option<String>,
@@ -106,6 +110,10 @@ pub(crate) struct ServeArgs {
     /// CA of client certificates, PEM; clients must then show one
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     client_ca: Option<String>,
+
+    /// Keys of clients of CoAP over DTLS, "name:hexadecimal" on each line
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    psk_file: Option<String>,
 
     /// Users, from "tidegate user add" or mosquitto_passwd
     #[arg(long, value_name = "FILE", help_heading = "Security")]
@@ -203,6 +211,7 @@ impl ServeArgs {
             ("--ws", "listeners.ws", &self.ws),
             ("--wss", "listeners.wss", &self.wss),
             ("--coap", "listeners.coap", &self.coap),
+            ("--coaps", "listeners.coaps", &self.coaps),
             ("--sn", "listeners.sn", &self.sn),
             ("--http-topics", "listeners.http_topics", &self.http_topics),
             ("--https-topics", "listeners.https_topics", &self.https_topics),
@@ -219,6 +228,7 @@ impl ServeArgs {
             ("--cert", "tls.cert", &self.cert),
             ("--key", "tls.key", &self.key),
             ("--client-ca", "tls.client_ca", &self.client_ca),
+            ("--psk-file", "tls.psk_file", &self.psk_file),
             ("--password-file", "security.password_file", &self.password_file),
             ("--acl-file", "security.acl_file", &self.acl_file),
             ("--upstream", "guard.upstream", &self.upstream.upstream),

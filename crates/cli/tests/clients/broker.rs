@@ -90,16 +90,24 @@ impl Broker {
 
 /// An authority, a certificate that it signed, and that one's key: OpenSSL, rustls and Node.js all accept these.
 fn certificates() -> (String, String, String) {
+    let (ca, [(cert, key)]) = signed([HOST]);
+    (ca, cert, key)
+}
+
+/// An authority, and a certificate with its key for each of these names.
+pub(crate) fn signed<const N: usize>(names: [&str; N]) -> (String, [(String, String); N]) {
     let mut authority = CertificateParams::new(Vec::<String>::new()).expect("no names");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.distinguished_name.push(rcgen::DnType::CommonName, "test authority");
     let authority_key = KeyPair::generate().expect("a key");
     let ca = authority.self_signed(&authority_key).expect("signed").pem();
     let issuer = Issuer::new(authority, authority_key);
-    let mut leaf = CertificateParams::new(vec![HOST.to_owned()]).expect("a name");
-    leaf.distinguished_name.push(rcgen::DnType::CommonName, HOST);
-    leaf.use_authority_key_identifier_extension = true;
-    let key = KeyPair::generate().expect("a key");
-    let cert = leaf.signed_by(&key, &issuer).expect("signed").pem();
-    (ca, cert, key.serialize_pem())
+    let leaves = names.map(|name| {
+        let mut leaf = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        leaf.distinguished_name.push(rcgen::DnType::CommonName, name);
+        leaf.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().expect("a key");
+        (leaf.signed_by(&key, &issuer).expect("signed").pem(), key.serialize_pem())
+    });
+    (ca, leaves)
 }

@@ -13,6 +13,7 @@ mod aiocoap;
 mod broker;
 mod curl;
 mod libcoap;
+mod libcoap_dtls;
 mod mosquitto;
 mod mosquitto_bridge;
 mod mqttjs;

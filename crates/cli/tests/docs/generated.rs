@@ -67,6 +67,7 @@ fn metrics() -> String {
         "--http",
         "--ssap",
         "--coap",
+        "--coaps",
         "--sn",
         "--http-topics",
         "--amqp",

@@ -125,6 +125,36 @@ fn whoever_is_not_let_in_hears_why() {
 }
 
 #[test]
+fn one_address_does_not_take_every_place() {
+    let mut world = World::new();
+    for port in 1..=1000 {
+        world.ask(here(port), &Ask::get("ps/a", 1));
+    }
+    assert_eq!(code(&world.ask(here(1001), &Ask::get("ps/a", 1))), "5.03");
+    let neighbour = ([127, 0, 0, 2], 1).into();
+    assert_eq!(code(&world.ask(neighbour, &Ask::get("ps/a", 1))), "4.04", "others have places of their own");
+    while world.now < tidegate_control::Timestamp::from_secs_f64(1400.0) {
+        world.wait(Duration::from_secs(100));
+    }
+    assert!(world.endpoint.is_empty());
+    assert_eq!(code(&world.ask(here(1001), &Ask::get("ps/a", 1))), "4.04", "and what was taken is given back");
+}
+
+#[test]
+fn inside_a_session_an_address_is_proved_and_has_a_name_of_its_own() {
+    let mut world = World::new();
+    world.endpoint = tidegate_face_coap::CoapEndpoint::inside_sessions([1, 2, 3, 4]);
+    let afar = ([192, 0, 2, 7], 40_000).into();
+    assert_eq!(code(&world.ask(afar, &Ask::put("ps/a", "x", 1))), "2.01");
+    assert_eq!(world.endpoint.id_of(afar), "$coap/dtls/192.0.2.7:40000");
+    assert_eq!(world.endpoint.stats().challenged, 0);
+    // Its session is over.
+    world.endpoint.lose(&mut world.shard, afar, world.now);
+    assert!(world.endpoint.is_empty() && world.endpoint.poll_left() == Some(afar));
+    world.endpoint.lose(&mut world.shard, afar, world.now);
+}
+
+#[test]
 fn answers_that_nobody_wants_are_not_given() {
     let mut world = World::new();
     let quiet = |message| Ask::put("ps/a", "x", message).option(258, &[26]);

@@ -152,6 +152,8 @@ keys! {
         Restart wss: SecureDoor = Or::WORD;
         /// CoAP over UDP, which knows no users; auto is 127.0.0.1:5683 while there are none, beside listeners.mqtt.
         Restart coap: SecureDoor = Or::WORD;
+        /// CoAP over DTLS; auto is 127.0.0.1:5684 where clients can show who they are: with tls.psk_file, or with a certificate and tls.client_ca.
+        Restart coaps: SecureDoor = Or::WORD;
         /// MQTT-SN over UDP, which knows no users; auto is 127.0.0.1:1885 while there are none, beside listeners.mqtt.
         Restart sn: SecureDoor = Or::WORD;
         /// Topics over HTTP, with server-sent events; auto is 127.0.0.1:8082, beside listeners.mqtt.
@@ -258,6 +260,8 @@ keys! {
         Reload crl: Option<PathBuf> = None;
         /// With a client_ca: the only client certificates that are let in, by SHA-256 of each ("openssl x509 -fingerprint -sha256"); empty: all.
         Reload client_pins: PinList = PinList::default();
+        /// Keys of clients that speak CoAP over DTLS: a user's name and a key of 16 bytes or more in hexadecimal on each line, with a colon between them, as mosquitto has it.
+        Reload psk_file: Option<PathBuf> = None;
     }
     security: Security {
         /// Users and password hashes, made by "tidegate user add"; mosquitto's files are read too.

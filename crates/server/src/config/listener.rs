@@ -233,7 +233,7 @@ fn path(value: &ConfigValue, at: &Origin) -> Result<PathBuf, String> {
 }
 
 fn kind(value: &ConfigValue) -> Result<ListenerKind, String> {
-    // Of CoAP and MQTT-SN there is one.
+    // Of CoAP there is one, one over DTLS, and one of MQTT-SN.
     let found = DOORS.iter().find(|(kind, name)| !kind.is_datagrams() && value.text() == Some(name));
     let expected = "\"mqtt\", \"mqtts\", \"ws\", \"wss\", \"http_topics\", \"https_topics\", \"amqp\" or \"amqps\"";
     found.map(|(kind, _)| *kind).ok_or_else(|| value.unfit(expected))

@@ -73,7 +73,7 @@ fn pointless_beside_guard(loaded: &Loaded, upstream: &UpstreamAddress, listeners
         ("bridges", !loaded.bridges.is_empty()),
         ("sinks", !loaded.sinks.is_empty()),
         ("maps", !loaded.maps.is_empty()),
-        ("listener for CoAP", has(ListenerKind::Coap)),
+        ("listener for CoAP", has(ListenerKind::Coap) || has(ListenerKind::Coaps)),
         ("listener for MQTT-SN", has(ListenerKind::Sn)),
         ("listener for AMQP", has(ListenerKind::Amqp) || has(ListenerKind::Amqps)),
         ("topics over HTTP", has(ListenerKind::HttpTopics) || has(ListenerKind::HttpsTopics)),

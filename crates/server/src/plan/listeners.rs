@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tidegate_broker::config::{Listener, ListenerKind, TlsFiles};
+use tidegate_broker::config::{DtlsRules, Listener, ListenerKind, TlsFiles};
 
 use super::{address, has_users, secure_address};
 use crate::certificate;
@@ -20,6 +20,7 @@ pub const DOORS: &[(ListenerKind, &str)] = &[
     (ListenerKind::Ws, "ws"),
     (ListenerKind::Wss, "wss"),
     (ListenerKind::Coap, "coap"),
+    (ListenerKind::Coaps, "coaps"),
     (ListenerKind::Sn, "sn"),
     (ListenerKind::HttpTopics, "http_topics"),
     (ListenerKind::HttpsTopics, "https_topics"),
@@ -66,6 +67,13 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
         };
         open.extend(at.map(|at| (kind, at)));
     }
+    // Over DTLS there are no passwords: who has neither a key nor a certificate would be nobody.
+    let psk_file = &options.tls.psk_file;
+    let are_known = psk_file.is_some() || tls.is_some_and(|files| files.client_ca.is_some());
+    if let Some(at) = secure_address(doors.coaps, 5684, are_known && super::guard(options).is_none()) {
+        problems.extend(without_certificate("coaps", options).filter(|_| psk_file.is_none()));
+        open.push((ListenerKind::Coaps, at));
+    }
     let topics = match doors.http_topics {
         Or::Is(door) => address(door),
         Or::Word(_) if super::guard(options).is_some() => None,
@@ -95,13 +103,19 @@ fn usual(loaded: &Loaded, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProbl
     // The others are asked for by whoever starts a broker.
     let is_optional = |kind| match kind {
         ListenerKind::Coap => matches!(doors.coap, Or::Word(_)),
+        ListenerKind::Coaps => matches!(doors.coaps, Or::Word(_)) && psk_file.is_none(),
         ListenerKind::Sn => matches!(doors.sn, Or::Word(_)),
         ListenerKind::HttpTopics => matches!(doors.http_topics, Or::Word(_)),
         ListenerKind::Amqp => matches!(doors.amqp, Or::Word(_)),
         _ => false,
     };
-    let listener =
-        |(kind, bind)| Listener { tls: tls_of(kind), is_optional: is_optional(kind), ..Listener::new(kind, bind) };
+    let handshake_timeout = options.limits.handshake_timeout.0;
+    let listener = |(kind, bind)| Listener {
+        tls: tls_of(kind),
+        dtls: DtlsRules { psk_file: psk_file.clone(), handshake_timeout },
+        is_optional: is_optional(kind),
+        ..Listener::new(kind, bind)
+    };
     open.into_iter().map(listener).collect()
 }
 

@@ -71,6 +71,21 @@ fn the_gateway_of_mqtt_sn_has_its_topics_and_its_number() {
 }
 
 #[test]
+fn coap_over_dtls_is_opened_where_clients_can_show_who_they_are() {
+    let has = |flags: &[(&str, &str)]| {
+        let open = open(&planned(flags).unwrap());
+        open.into_iter().find(|(kind, _)| *kind == ListenerKind::Coaps).map(|(_, at)| at)
+    };
+    assert_eq!(has(&[]), None);
+    let keys = ("tls.psk_file", "/dev/null");
+    assert_eq!(has(&[keys]).as_deref(), Some("127.0.0.1:5684"));
+    assert_eq!(has(&[keys, ("listeners.coaps", "off")]), None);
+    assert_eq!(has(&[keys, ("listeners.coaps", "127.0.0.1:1")]).as_deref(), Some("127.0.0.1:1"));
+    let refused = planned(&[("listeners.coaps", "5684")]).unwrap_err();
+    assert!(refused.contains("listeners.coaps needs a certificate"), "{refused}");
+}
+
+#[test]
 fn words_become_what_the_broker_understands() {
     let config = planned(&[
         ("limits.connections_max", "unlimited"),
