@@ -10,12 +10,10 @@ use crate::cache::Target;
 use crate::classes::{ClassId, OnFull, PriorityMode};
 use crate::connect::may;
 use crate::connection::Connection;
-use crate::crowding::Crowding;
-use crate::event::Stats;
 use crate::face::{Frames, OutgoingPublication};
 use crate::gate::Kind;
-use crate::gate::share::{Door, Full};
-use crate::ledger::{Ledger, Loss};
+use crate::gate::share::Door;
+use crate::ledger::Loss;
 use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES, OUTBOX_OF_THE_FAST};
 use crate::message::Shareable;
 use crate::persist::Until;
@@ -68,19 +66,19 @@ impl ShardState {
         let class = publication.standing.class;
         self.stats.begin_delivery(class);
         let Some(session) = self.sessions.get_mut(target.session) else {
-            self.departed.deliveries += 1;
+            self.departed.begin_delivery();
             self.departed.lose_delivery(Loss::NotAllowed, class, &mut self.stats);
             return;
         };
-        session.ledger.deliveries += 1;
-        if !may(&*self.policy, &session.identity, &session.client_id, Action::Receive, publication.topic) {
+        session.ledger.begin_delivery();
+        if !may(&*self.policy, session.identity(), session.client_id(), Action::Receive, publication.topic) {
             session.ledger.lose_delivery(Loss::NotAllowed, class, &mut self.stats);
             return;
         }
         let qos = publication.qos.min(target.qos);
         let retain = publication.retain && target.retain_as_published;
-        if message.routing.get() != 0 && session.kept != 0 && qos > QoS::AtMostOnce {
-            let kept = session.kept;
+        if message.routing.get() != 0 && session.is_kept() && qos > QoS::AtMostOnce {
+            let kept = session.kept();
             match group {
                 Some(group) => self.note_reached_group(message, group),
                 None => self.note_reached(message, kept),
@@ -88,24 +86,24 @@ impl ShardState {
         }
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
-        let is_open = session.conn.is_some() && !session.is_waiting();
+        let is_open = session.conn().is_some() && !session.is_waiting();
         let is_full = |conn| self.connections.get_mut(conn).is_some_and(|it| is_beyond_room(it, &self.settings, now));
         // Behind others it waits in any case: then it is not asked.
-        let is_clogged = is_open && session.conn.is_some_and(is_full);
+        let is_clogged = is_open && session.conn().is_some_and(is_full);
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
         if is_open && is_in_time && qos == QoS::AtMostOnce {
             // Who takes what it is given needs next to no memory: it does not pay for queues of others.
-            let is_idle = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() < OUTBOX_FREE_BYTES);
-            if !self.memory.has_room(Kind::Passing, publication.payload.len()) && !session.conn.is_some_and(is_idle) {
+            let is_idle = |conn| self.connections.get(conn).is_some_and(|it| it.outbox_len() < OUTBOX_FREE_BYTES);
+            if !self.memory.has_room(Kind::Passing, publication.payload.len()) && !session.conn().is_some_and(is_idle) {
                 session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
-                Crowding::note(&mut session.crowding, publication.origin, now);
+                session.note_crowding(publication.origin, now);
                 self.saturation.note_crowded();
                 return;
             }
             let copy =
                 OutgoingPublication { publication, delivery: Delivery::AtMostOnce, retain, ids: &target.ids, now };
-            let conn = session.conn;
+            let conn = session.conn();
             let fate = self.send_now(conn, &copy, frames);
             match fate {
                 SendOutcome::Done => self.saturation.note_crowded(),
@@ -117,7 +115,7 @@ impl ShardState {
             && self.memory.has_room(Kind::Queued, publication.payload.len())
         {
             let (ids, message) = (target.ids.clone(), message.share(self.memory.tally()));
-            let conn = session.conn;
+            let conn = session.conn();
             self.saturation.note_taken();
             let queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
@@ -134,7 +132,7 @@ impl ShardState {
     pub(crate) fn may_receive(&self, session: u32, topic: &str) -> bool {
         self.sessions
             .get(session)
-            .is_some_and(|session| self.may(&session.identity, &session.client_id, Action::Receive, topic))
+            .is_some_and(|session| self.may(session.identity(), session.client_id(), Action::Receive, topic))
     }
 
     /// Keeps a message for later, within the bounds of the session's queue.
@@ -142,26 +140,24 @@ impl ShardState {
         let generation = self.sessions.generation(target.session).unwrap_or(0);
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         let (class, settings) = (message.publication.standing.class, &self.settings);
-        let is_away = session.conn.is_none();
+        let is_away = session.conn().is_none();
         if is_away && (!session.is_lasting() || (qos == QoS::AtMostOnce && !settings.queue_qos0)) {
             session.ledger.lose_delivery(Loss::Away, class, &mut self.stats);
             return;
         }
-        let bounds = bounds_of(settings, session.spool, class);
+        let bounds = bounds_of(settings, session.spool(), class);
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
-            Crowding::note(&mut session.crowding, tallied(message.publication.origin, is_away), now);
+            session.note_crowding(tallied(message.publication.origin, is_away), now);
             self.saturation.note_crowded();
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
         let mut is_own_loss = false;
-        if is_full && let Some(queue) = session.queue.as_mut().filter(|_| !is_away) {
-            Full::note(&mut queue.full, now);
+        if is_full && let Some(queue) = session.queue_mut().filter(|_| !is_away) {
+            is_own_loss = !queue.may_replace(now) && queue.is_own_loss(&message.publication, qos);
             self.saturation.note_full(now);
-            is_own_loss = queue.full.as_mut().is_some_and(|full| !full.may_replace(now))
-                && queue.is_own_loss(&message.publication, qos);
         }
         let is_turned_away = match settings.priority.on_full(class) {
             OnFull::DropNewest => is_full,
@@ -172,9 +168,8 @@ impl ShardState {
         if is_turned_away && !target.is_latest && !bounds.is_spool {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
-            Crowding::note(&mut session.crowding, tallied(message.publication.origin, is_away), now);
-            let is_lasting = |queue: &Queue| queue.full.is_some_and(|full| full.lasts(queue.len(), now));
-            let is_closed = is_own_loss && session.queue.as_deref().is_some_and(is_lasting);
+            session.note_crowding(tallied(message.publication.origin, is_away), now);
+            let is_closed = is_own_loss && session.queue().is_some_and(|queue| queue.lasts(now) == Some(true));
             self.saturation.note_turned_away(if is_closed { Door::Closed } else { Door::Ajar });
             return;
         }
@@ -185,27 +180,25 @@ impl ShardState {
         self.journal.queue(session, &mut queued);
         let window = if is_away { settings.queue_memory_max.min(AWAY_WINDOW_BYTES) } else { settings.queue_memory_max };
         let paging = Paging { window, turn: self.journal.turn() };
-        let held_before = session.queue.as_ref().and_then(|queue| queue.held_turn());
-        let (journal, kept) = (&mut self.journal, session.kept);
-        let (mut ledger, mut crowding) = (core::mem::take(&mut session.ledger), session.crowding.take());
+        let held_before = session.queue().and_then(Queue::held_turn);
+        let (journal, kept) = (&mut self.journal, session.kept());
         let mut is_own_lost = false;
-        session.with_queue(&mut self.stats, |queue, stats| {
+        session.with_queue(&mut self.stats, |queue, losses| {
             queue.offer(queued, &settings.priority, bounds, paging, |lost, gone| {
                 is_own_lost |= gone != Gone::Conflated && lost.may_be_of(origin);
                 journal.dequeue_item(kept, &lost);
-                note_lost(&mut ledger, stats, &lost, gone);
+                losses.lose_item(&lost, gone);
                 if gone != Gone::Conflated {
-                    Crowding::note(&mut crowding, tallied(lost.origin(), is_away), now);
+                    losses.note_crowding(tallied(lost.origin(), is_away), now);
                 }
             });
         });
-        (session.ledger, session.crowding) = (ledger, crowding);
         if is_own_lost {
             self.saturation.note_crowded();
         } else {
             self.saturation.note_taken();
         }
-        let held = session.queue.as_ref().and_then(|queue| queue.held_turn());
+        let held = session.queue().and_then(Queue::held_turn);
         if held == Some(paging.turn) && held != held_before {
             self.journal.page_after_turn(target.session, generation);
         }
@@ -226,7 +219,7 @@ impl ShardState {
         if queued.place == 0 {
             self.journal.queue(session, &mut queued);
         }
-        self.journal.send(session.kept, queued.place, packet_id);
+        self.journal.send(session.kept(), queued.place, packet_id);
         let is_kept = queued.place != 0;
         let waits = is_kept && (queued.qos == QoS::ExactlyOnce || session.under_way.has_unsynced());
         let after =
@@ -246,13 +239,13 @@ impl ShardState {
             let Some(DueMessage { position, packet_id, queued }) = session.under_way.take_synced(is_synced) else {
                 return;
             };
-            let (delivery, conn) = (delivery_of(queued.qos, packet_id, false), session.conn);
+            let (delivery, conn) = (delivery_of(queued.qos, packet_id, false), session.conn());
             let (publication, retain, ids) = (&queued.message.view(), queued.retain, &queued.ids);
             let copy = OutgoingPublication { publication, delivery, retain, ids, now };
             if self.send_now(conn, &copy, &mut Frames::for_receivers(1)) == SendOutcome::Done
                 && let Some(session) = self.sessions.get_mut(index)
             {
-                self.journal.dequeue(session.kept, &queued);
+                self.journal.dequeue(session.kept(), &queued);
                 session.under_way.finish(position);
                 self.stats.inflight_messages -= 1;
             }
@@ -269,29 +262,27 @@ impl ShardState {
     ) -> SendOutcome {
         let Some(index) = conn else { return SendOutcome::UnderWay };
         let generation = self.connections.generation(index).unwrap_or(0);
-        let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
+        let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing()) else {
             return SendOutcome::UnderWay;
         };
         if copy.delivery == Delivery::AtMostOnce {
-            let (session, class) = (connection.session, copy.publication.standing.class);
-            if connection.outbox.len() > outbox_most(&self.settings) || connection.is_without_credit() {
+            let (session, class) = (connection.session(), copy.publication.standing.class);
+            if connection.outbox_len() > outbox_most(&self.settings) || connection.is_without_credit() {
                 self.lose_delivery(session, Loss::OutboxFull, class);
                 if let Some(session) = self.sessions.get_mut(session) {
-                    Crowding::note(&mut session.crowding, copy.publication.origin, copy.now);
+                    session.note_crowding(copy.publication.origin, copy.now);
                 }
                 return SendOutcome::Done;
             }
         }
-        let out = connection.outbox.writer(&mut self.spares);
-        let Some(written) = connection.face.publication(copy, frames, &self.memory, out) else {
-            let session = connection.session;
+        let Some(written) = connection.put_publication(copy, frames, &self.memory, &mut self.spares) else {
+            let session = connection.session();
             self.lose_delivery(session, Loss::TooLarge, copy.publication.standing.class);
             return SendOutcome::Done;
         };
         self.stats.publish_sent += 1;
-        connection.traffic.bytes_sent += written as u64;
         if copy.delivery == Delivery::AtMostOnce {
-            connection.traffic.delivered += 1;
+            connection.note_delivered();
             self.stats.finish_delivery(copy.publication.standing.class);
         }
         self.stats.packets_sent += 1;
@@ -301,7 +292,7 @@ impl ShardState {
             self.to_write.push_back(ConnId { index, generation });
         }
         if self.activities.is_on() {
-            let session = connection.session;
+            let session = connection.session();
             self.note_sending(session, copy);
         }
         SendOutcome::UnderWay
@@ -316,7 +307,7 @@ impl ShardState {
 
     fn pump_queue(&mut self, index: u32, now: Timestamp) {
         // The same for all: what they fill is the outbox, and its room is asked for once.
-        let conn = self.sessions.get(index).and_then(|session| session.conn);
+        let conn = self.sessions.get(index).and_then(Session::conn);
         let connection = conn.and_then(|conn| self.connections.get_mut(conn));
         let room = connection.map_or(0, |connection| room(connection, &self.settings, now));
         while self.pump_one(index, room, now) {}
@@ -326,13 +317,13 @@ impl ShardState {
     /// False when there is nothing more to send, or no room for it.
     fn pump_one(&mut self, index: u32, room: usize, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
-        let Some(conn) = session.conn else { return false };
+        let Some(conn) = session.conn() else { return false };
         let has_window = session.under_way.has_window();
-        let Some(queue) = session.queue.as_mut() else { return false };
+        let Some(queue) = session.queue_mut() else { return false };
         // Little at a time, so that what comes next can still be chosen.
         let room = room.min(self.settings.outbox_bytes_max / 2);
         // Asked first: who would be next lies in memory that nobody has touched for long.
-        let is_full = |connection: &Connection| connection.outbox.len() > room || connection.is_without_credit();
+        let is_full = |connection: &Connection| connection.outbox_len() > room || connection.is_without_credit();
         if self.connections.get(conn).is_some_and(is_full) {
             return false;
         }
@@ -344,8 +335,8 @@ impl ShardState {
             }
         }
         let Some(queued) = session.dequeue(&mut self.stats) else { return false };
-        if let Some(full) = session.queue.as_mut().and_then(|queue| queue.full.as_mut()) {
-            full.note_sent(now);
+        if let Some(queue) = session.queue_mut() {
+            queue.note_sent(now);
         }
         self.meters.all.scheduler_wait[queued.message.class().index()].note(now.since(queued.since));
         self.send_queued(index, queued, now);
@@ -372,7 +363,7 @@ impl ShardState {
             return;
         }
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let (retain, ids, conn, since) = (queued.retain, queued.ids.clone(), session.conn, queued.since);
+        let (retain, ids, conn, since) = (queued.retain, queued.ids.clone(), session.conn(), queued.since);
         let delivery = if queued.qos == QoS::AtMostOnce {
             Delivery::AtMostOnce
         } else {
@@ -398,7 +389,7 @@ impl ShardState {
         if let Some(session) = self.sessions.get_mut(session)
             && let Some(stage) = session.under_way.take_back(packet_id)
         {
-            self.journal.finish(session.kept, &stage);
+            self.journal.finish(session.kept(), &stage);
             self.stats.inflight_messages -= 1;
         }
     }
@@ -406,7 +397,7 @@ impl ShardState {
     /// What was queued is dropped instead of sent.
     fn forget_queued(&mut self, index: u32, queued: &Queued) {
         if let Some(session) = self.sessions.get(index) {
-            self.journal.dequeue(session.kept, queued);
+            self.journal.dequeue(session.kept(), queued);
         }
     }
 
@@ -447,7 +438,7 @@ pub(crate) fn bounds_of(settings: &Settings, spool: Option<usize>, class: ClassI
 /// Whether more waits in an outbox than there is room for.
 #[inline]
 fn is_beyond_room(connection: &mut Connection, settings: &Settings, now: Timestamp) -> bool {
-    let waiting = connection.outbox.len();
+    let waiting = connection.outbox_len();
     // Most receivers are told by this alone, for every message: the room is never less than the reach.
     (waiting > connection.reach().min(settings.outbox_bytes_max) && waiting > room(connection, settings, now))
         || connection.is_without_credit()
@@ -472,18 +463,4 @@ fn outbox_most(settings: &Settings) -> usize {
 /// Whose loss it is said to be: a tally by publisher is for whoever is there to lose, a million that are away would have one each.
 fn tallied(origin: u64, is_away: bool) -> u64 {
     if is_away { 0 } else { origin }
-}
-
-/// A queue has lost a message.
-fn note_lost(ledger: &mut Ledger, stats: &mut Stats, lost: &Item, gone: Gone) {
-    let class = lost.class();
-    match gone {
-        Gone::Newest => ledger.lose_delivery(Loss::QueueFull, class, stats),
-        Gone::Oldest => {
-            ledger.lose_delivery(Loss::QueueFull, class, stats);
-            stats.dropped_queue_oldest += 1;
-        }
-        Gone::Conflated => ledger.lose_delivery(Loss::Conflated, class, stats),
-        Gone::ClassBytes => ledger.lose_delivery(Loss::ClassBytes, class, stats),
-    }
 }

@@ -13,6 +13,7 @@
 mod caps;
 mod evict;
 mod flows;
+mod full;
 mod newest;
 mod page;
 mod spool;
@@ -64,9 +65,9 @@ pub(crate) struct Queue {
     /// Messages by class, of all that is in line and flows.
     class_len: [u32; CLASSES_MAX],
     /// The timer that looks for what waited too long, if one is set.
-    pub(crate) overdue_at: Option<Timestamp>,
+    overdue_at: Option<Timestamp>,
     /// Since when it is full.
-    pub(crate) full: Option<Full>,
+    full: Option<Full>,
     /// What comes before and behind line and flows, if some of it is on disk.
     pages: Option<Box<QueuePages>>,
 }

@@ -50,7 +50,7 @@ impl Whom {
     fn shared(&self, session: &Session) -> Option<Arc<str>> {
         match self {
             Self::User(user) => Some(Arc::clone(user)),
-            Self::Client(name) if **name == *session.client_id => None,
+            Self::Client(name) if **name == **session.client_id() => None,
             // No user has a NUL.
             Self::Client(name) => Some(format!("\0{name}").into()),
         }
@@ -90,8 +90,8 @@ fn find(table: &Table, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
         return None;
     }
     let of = |whom: Whom| Some((*table.get(&whom)?, whom.shared(session)));
-    let client = Whom::Client(Arc::clone(&session.client_id)).lasting();
-    of(client).or_else(|| of(Whom::User(Arc::clone(session.identity.user.as_ref()?))))
+    let client = Whom::Client(Arc::clone(session.client_id())).lasting();
+    of(client).or_else(|| of(Whom::User(Arc::clone(session.identity().user.as_ref()?))))
 }
 
 fn put(table: &mut Table, whom: &Whom, rate: Option<Rate>) -> Result<(), LimitsFull> {
@@ -141,7 +141,7 @@ impl ShardState {
 
     /// The limit that holds for this session's publisher, and the user who has it.
     fn limit_of(&self, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
-        let of_class = || self.settings.priority.classes.rate_of(&session.identity, &session.client_id);
+        let of_class = || self.settings.priority.classes.rate_of(session.identity(), session.client_id());
         let of_settings = || of_class().or(self.settings.back_off.rate).map(|rate| (rate, None));
         find(&self.gate.limits.rates, session).or_else(of_settings)
     }
@@ -161,7 +161,7 @@ impl ShardState {
         if self.connections.len() == 0 {
             return;
         }
-        let publishes = |session: &Session| session.conn.is_some() && session.publisher.is_some();
+        let publishes = |session: &Session| session.conn().is_some() && session.publisher().is_some();
         let all: Vec<u32> = self.sessions.iter().filter(|(_, it)| publishes(it)).map(|(index, _)| index).collect();
         for index in all {
             self.apply_limit(index, now);
@@ -172,7 +172,7 @@ impl ShardState {
     pub(super) fn apply_limit(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
         let (limit, grant) = (self.limit_of(session), find(&self.gate.limits.grants, session));
-        let Some(slot) = session.publisher else { return };
+        let Some(slot) = session.publisher() else { return };
         if self.pin(slot, limit, now) {
             self.retime_held(index, now);
         }
