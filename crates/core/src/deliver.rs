@@ -338,7 +338,7 @@ impl ShardState {
         if let Some(queue) = session.queue_mut() {
             queue.note_sent(now);
         }
-        self.meters.all.scheduler_wait[queued.message.class().index()].note(now.since(queued.since));
+        self.meters.note_scheduled(queued.message.class(), queued.since, now);
         self.send_queued(index, queued, now);
         true
     }

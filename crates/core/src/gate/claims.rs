@@ -153,8 +153,7 @@ impl ShardState {
     #[cold]
     pub(crate) fn note_full_receivers(&mut self, index: u32, until: Timestamp) {
         if let Some(trouble) = self.trouble_of(index) {
-            trouble.refused += 1;
-            trouble.receivers_full_until = Some(until);
+            trouble.note_receivers_full(until);
         }
     }
 }

@@ -95,10 +95,10 @@ impl ShardState {
     pub(super) fn retime_held(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         let Gate { publishers, limits, .. } = &mut self.gate;
-        let Some((publisher, mut trouble, _)) = session.publisher().and_then(|slot| publishers.get_all(slot)) else {
+        let Some((publisher, trouble, _)) = session.publisher().and_then(|slot| publishers.get_all(slot)) else {
             return;
         };
-        let pin = trouble.as_ref().and_then(|trouble| trouble.pin.as_deref());
+        let pin = trouble.as_ref().and_then(|trouble| trouble.pin());
         let mut last = now;
         for held in session.held_mut() {
             let verdict = pin.map_or(Verdict::Pass, |pin| {
@@ -113,13 +113,7 @@ impl ShardState {
             last = held.release_at;
         }
         // Nothing waits any more: nobody is to be told that it is slowed by a limit that is gone.
-        let mut is_over = false;
-        if let Some(trouble) = &mut trouble {
-            is_over = last == now && trouble.slowed.take().is_some();
-            if let Some((_, until)) = &mut trouble.slowed {
-                *until = last.min(*until);
-            }
-        }
+        let is_over = trouble.is_some_and(|trouble| trouble.shorten_wait(last, now));
         let recovered = is_over.then(|| Arc::clone(session.client_id()));
         if let Some(connection) = session.conn().and_then(|conn| self.connections.get_mut(conn)) {
             connection.shorten_pause(now);

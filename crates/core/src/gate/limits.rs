@@ -9,7 +9,6 @@
 //! A *grant* (`entitled`) is a claim that need not be learned: so much comes first where something is scarce. It limits
 //! nobody. That of a client goes before that of its user, which each of its clients has for itself.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -190,7 +189,7 @@ impl ShardState {
             limits.users.insert(Arc::clone(user), Rhythm::pin(plan, rate.interval(), now));
         }
         let same = |old: &Pin, new: &Pin| old.rate == new.rate && old.user == new.user;
-        let before = publishers.trouble(slot).and_then(|trouble: &PublisherTrouble| trouble.pin.as_deref());
+        let before = publishers.trouble(slot).and_then(PublisherTrouble::pin);
         if match (before, &pin) {
             (None, None) => true,
             (Some(old), Some(new)) => same(old, new),
@@ -203,7 +202,7 @@ impl ShardState {
             _ => plan.as_ref().map(Rhythm::new),
         };
         if let Some(trouble) = publishers.trouble_mut(slot) {
-            trouble.pin = pin.map(Box::new);
+            trouble.set_pin(pin);
         }
         if let (Some(publisher), Some(rhythm)) = (publishers.get_mut(slot), rhythm) {
             publisher.rhythm = rhythm;

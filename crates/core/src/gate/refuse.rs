@@ -84,8 +84,8 @@ impl ShardState {
         self.lose(arrival.session, loss);
         if let Some(trouble) = self.trouble_of(arrival.session) {
             match arrival.delivery {
-                Delivery::AtMostOnce => trouble.dropped += 1,
-                _ => trouble.refused += 1,
+                Delivery::AtMostOnce => trouble.count_dropped(),
+                _ => trouble.count_refused(),
             }
         }
     }
@@ -95,7 +95,7 @@ impl ShardState {
         let slot = self.sessions.get(index).and_then(Session::publisher);
         let Gate { plan, publishers, limits, .. } = &mut self.gate;
         let Some((publisher, trouble, _)) = slot.and_then(|slot| publishers.get_all(slot)) else { return };
-        match (trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()), plan) {
+        match (trouble.as_ref().and_then(|trouble| trouble.pin()), plan) {
             (Some(pin), _) => limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm).give_back(&pin.plan),
             (None, Some(plan)) if plan.is_enforced() => publisher.rhythm.give_back(plan),
             (None, _) => {}

@@ -72,7 +72,8 @@ impl ShardState {
         let slot = session.publisher().or_else(find)?;
         let publisher = publishers.get(slot)?;
         let trouble = publishers.trouble(slot);
-        let slowed = trouble.and_then(|trouble| trouble.slowed);
+        let slowed = trouble.and_then(PublisherTrouble::slowed);
+        let (refused, dropped) = trouble.map_or((0, 0), PublisherTrouble::lost);
         let claim = &publisher.claim;
         let connection = session.conn().and_then(|conn| self.connections.get(conn));
         Some(PublisherReport {
@@ -92,8 +93,8 @@ impl ShardState {
             granted: self.grant_of(session),
             parent: session.parent(),
             held: session.held_len(),
-            refused: trouble.map_or(0, |trouble| trouble.refused),
-            dropped: trouble.map_or(0, |trouble| trouble.dropped),
+            refused,
+            dropped,
             slowed_until: slowed.map(|(_, until)| until),
             slowed_since: slowed.map(|(since, _)| since),
             refused_at: trouble.and_then(PublisherTrouble::refused_at),

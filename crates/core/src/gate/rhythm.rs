@@ -84,7 +84,7 @@ impl ShardState {
                 publisher.set_entitled(colour);
                 // Where nobody is watched, nobody comes first.
                 publication.standing.colour = if plan.is_some() { colour } else { Colour::Entitled };
-                match trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()) {
+                match trouble.as_ref().and_then(|trouble| trouble.pin()) {
                     Some(pin) => {
                         let rhythm = limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm);
                         verdict = rhythm.on_arrival(&pin.plan, arrival.came, Pressure::Pressed);
@@ -100,7 +100,7 @@ impl ShardState {
                     }
                 }
             }
-            is_slowed |= trouble.is_some_and(|trouble| trouble.slowed.is_some());
+            is_slowed |= trouble.is_some_and(|trouble| trouble.slowed().is_some());
         }
         if let Some((from, to)) = drift {
             self.tell_drift(arrival.session, from, to);
@@ -205,9 +205,8 @@ impl ShardState {
     /// Tells once that a publisher is slowed.
     pub(super) fn note_slowed(&mut self, index: u32, until: Timestamp, now: Timestamp) {
         let Some(trouble) = self.trouble_of(index) else { return };
-        let before = trouble.slowed;
-        trouble.slowed = Some((before.map_or(now, |(since, _)| since), until));
-        if let (None, Some(session)) = (before, self.sessions.get(index)) {
+        let is_new = trouble.note_slowed(until, now);
+        if let (true, Some(session)) = (is_new, self.sessions.get(index)) {
             let publisher = session.publisher().and_then(|slot| self.gate.publishers.get(slot));
             let interval = publisher.and_then(Publisher::usual_interval);
             let rate = publisher.map_or(0.0, |publisher| publisher.current_rate(now));
@@ -231,7 +230,7 @@ impl ShardState {
     pub(super) fn calm_down(&mut self, index: u32, now: Timestamp) {
         let Some(trouble) = self.trouble_of(index) else { return };
         trouble.note_taken(1);
-        let is_over = trouble.slowed.take_if(|(_, until)| *until + CALM <= now).is_some();
+        let is_over = trouble.calm_down(CALM, now);
         if let (true, Some(session)) = (is_over, self.sessions.get(index)) {
             self.tell(Event::Recovered { client_id: Arc::clone(session.client_id()) });
         }

@@ -69,7 +69,7 @@ impl ShardState {
     fn saved_rhythm(&self, session: &Session, now: Timestamp) -> Option<SavedRhythm> {
         let publishers = &self.gate.publishers;
         let slot = session.publisher()?;
-        let is_pinned = publishers.trouble(slot).is_some_and(|trouble| trouble.pin.is_some());
+        let is_pinned = publishers.trouble(slot).is_some_and(|trouble| trouble.pin().is_some());
         let publisher = publishers.get(slot).filter(|_| !is_pinned)?;
         let (interval, last_at) = (publisher.usual_interval()?, publisher.last_at(now));
         let key = key_of(session.identity(), session.client_id());

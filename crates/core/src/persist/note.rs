@@ -212,7 +212,7 @@ impl ShardState {
     pub(crate) fn is_store_lost(&self, publication: &Publication<'_>) -> bool {
         publication.qos == QoS::AtMostOnce
             && self.store_trouble().is_some()
-            && self.journal.unsynced_bytes > UNSYNCED_BYTES_MAX
+            && self.journal.unsynced_bytes() > UNSYNCED_BYTES_MAX
             && !is_own(publication.topic)
     }
 

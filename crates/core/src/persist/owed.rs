@@ -61,7 +61,7 @@ impl ShardState {
             return;
         }
         if !connection.is_waiting() {
-            self.journal.waiting.push(conn);
+            self.journal.list_owed(conn);
         }
         self.journal.await_until(until);
         self.memory.charge_outbox(bytes.len());
@@ -72,7 +72,7 @@ impl ShardState {
     /// session that was kept before need not wait for that.
     pub(crate) fn hold_welcome(&mut self, conn: ConnId, session: u32) {
         let Some(session) = self.sessions.get(session).filter(|session| session.is_kept()) else { return };
-        let until = match self.journal.trouble {
+        let until = match self.journal.trouble() {
             Some(_) => Until::Synced(session.kept_turn()),
             None => self.journal.until_synced(),
         };
@@ -82,17 +82,16 @@ impl ShardState {
         self.journal.await_until(until);
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
         if !connection.is_waiting() {
-            self.journal.waiting.push(conn);
+            self.journal.list_owed(conn);
         }
         connection.hold_welcome(until);
     }
 
     /// Something was kept: whatever waited for it is said.
     pub(super) fn pay_owed(&mut self, now: Timestamp) {
-        let mut waiting = core::mem::take(&mut self.journal.waiting);
+        let mut waiting = self.journal.take_owed();
         waiting.retain(|&conn| self.pay(conn, now));
-        waiting.append(&mut self.journal.waiting);
-        self.journal.waiting = waiting;
+        self.journal.put_owed_back(waiting);
     }
 
     /// True if there is more to wait for.
