@@ -175,7 +175,7 @@ fn refusal(reason: ReasonCode, version: Version) -> String {
     if version.is_v5() {
         format!("the broker refused the subscription: {} (0x{code:02x})", reason.name())
     } else {
-        let version = if version == Version::V31 { "3.1" } else { "3.1.1" };
+        let version = version.number();
         format!("the broker refused the subscription (0x{code:02x}); version {version} does not say why")
     }
 }

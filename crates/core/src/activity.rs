@@ -206,7 +206,7 @@ impl ShardState {
     /// Writes down what a session does with a topic, or without one.
     #[cold]
     fn note_activity(&mut self, session: u32, topic: Option<&str>, at: Timestamp, deed: impl Fn() -> Deed) {
-        let Some(client_id) = self.sessions.get(session).map(|session| Arc::clone(&session.client_id)) else { return };
+        let Some(client_id) = self.sessions.get(session).map(|session| Arc::clone(session.client_id())) else { return };
         let make = || Activity { at, client_id: Arc::clone(&client_id), deed: deed() };
         self.activities.note(|filter| filter.wants(&client_id, topic), make);
     }
@@ -239,7 +239,7 @@ impl ShardState {
         came: ArrivalTime,
         now: Timestamp,
     ) -> Result<Flow, Ending> {
-        let session = self.connection(conn).map(|connection| connection.session);
+        let session = self.session_at(conn);
         let (before, copies) = (self.stats, self.copies);
         let done = self.publish_unfollowed(conn, incoming, came, now);
         let outcome = match &done {
@@ -312,7 +312,7 @@ impl ShardState {
     }
 
     fn note_subscription(&mut self, session: u32, to: &str, deed: impl Fn() -> Deed) {
-        let Some(client_id) = self.sessions.get(session).map(|session| Arc::clone(&session.client_id)) else { return };
+        let Some(client_id) = self.sessions.get(session).map(|session| Arc::clone(session.client_id())) else { return };
         let at = self.activities.now;
         let make = || Activity { at, client_id: Arc::clone(&client_id), deed: deed() };
         self.activities.note(|filter| filter.wants_subscription(&client_id, to), make);
@@ -326,7 +326,7 @@ impl ShardState {
         confirmation: Confirmation,
         now: Timestamp,
     ) {
-        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.session_at(conn) else { return };
         self.note_activity(session, None, now, || Deed::Confirmed { number, confirmation });
     }
 }

@@ -35,7 +35,7 @@ impl ShardState {
     /// Everything that is retained now is to be sent for this subscription; from the start, if that was under way.
     pub(crate) fn start_burst(&mut self, index: u32, filter: &TopicFilter<'_>) {
         if let Some(session) = self.sessions.get_mut(index) {
-            session.bursts.insert(filter.as_str().into(), Walk::new(filter.pattern()));
+            session.start_burst(filter);
         }
     }
 
@@ -48,16 +48,15 @@ impl ShardState {
     }
 
     fn go_through_bursts(&mut self, index: u32, steps: &mut usize, now: Timestamp) {
-        while let Some(session) = self.sessions.get_mut(index).filter(|session| session.conn.is_some()) {
-            let Some((filter, mut walk)) = session.bursts.pop_first() else { return };
+        while let Some(session) = self.sessions.get_mut(index).filter(|session| session.conn().is_some()) {
+            let Some((filter, mut walk)) = session.take_burst() else { return };
             let left = self.go_on(index, &filter, &mut walk, steps, now);
             if left == Left::Done {
                 continue;
             }
             if let Some(session) = self.sessions.get_mut(index) {
-                session.bursts.insert(filter, walk);
-                if left == Left::Unfinished && !session.is_bursting {
-                    session.is_bursting = true;
+                session.put_burst_back(filter, walk);
+                if left == Left::Unfinished && session.list_for_bursts() {
                     self.bursting.push_back(index);
                 }
             }
@@ -68,11 +67,11 @@ impl ShardState {
     fn go_on(&mut self, index: u32, filter: &str, walk: &mut Walk, steps: &mut usize, now: Timestamp) -> Left {
         loop {
             let Some(session) = self.sessions.get(index) else { return Left::Done };
-            let Some(wish) = session.subscriptions.get(filter).copied() else { return Left::Done };
-            let connection = session.conn.and_then(|conn| self.connections.get(conn));
-            let outbox = connection.map_or(0, |connection| connection.outbox.len());
+            let Some(wish) = session.subscription(filter) else { return Left::Done };
+            let connection = session.conn().and_then(|conn| self.connections.get(conn));
+            let outbox = connection.map_or(0, Connection::outbox_len);
             // The SUBACK that is owed comes before what it announces.
-            let is_owed = connection.is_some_and(|connection| connection.owed.is_some());
+            let is_owed = connection.is_some_and(Connection::is_owed);
             let is_full =
                 outbox > self.settings.outbox_bytes_max / 2 || connection.is_some_and(Connection::is_without_credit);
             // What waits in the queue may be older than what is retained: it goes first.
@@ -95,7 +94,7 @@ impl ShardState {
             walk.advance();
             self.stats.begin_delivery(message.class());
             if let Some(session) = self.sessions.get_mut(index) {
-                session.ledger.deliveries += 1;
+                session.ledger.begin_delivery();
             }
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
             let message = Arc::clone(&message);
@@ -113,7 +112,7 @@ impl ShardState {
             }
             let Some(index) = self.bursting.pop_front() else { return };
             if let Some(session) = self.sessions.get_mut(index) {
-                session.is_bursting = false;
+                session.unlist_for_bursts();
             }
             self.burst(index, now);
         }

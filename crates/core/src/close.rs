@@ -8,12 +8,13 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{ReasonCode, TopicFilter};
 
 use crate::access::Identity;
+use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::face::ClientAnswer;
 use crate::ledger::{Ledger, Loss};
 use crate::message::{Message, Shareable, expiry};
 use crate::report::Parting;
-use crate::session::{PendingWill, Session};
+use crate::session::Session;
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
 use crate::subscribe::own_filters;
@@ -23,28 +24,28 @@ use crate::timers::DueTimer;
 impl ShardState {
     pub(crate) fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
         let Some(connection) = self.connection(conn) else { return };
-        if !connection.is_closing {
+        if !connection.is_closing() {
             self.detach(conn, why, WillFate::Publish, now);
         }
         if let Some(mut connection) = self.connections.remove(conn.index) {
-            self.memory.release_outbox(connection.outbox.len() + connection.owed.as_ref().map_or(0, |owed| owed.len()));
+            self.memory.release_outbox(connection.outbox_len() + connection.owed_bytes());
             self.stats.clients_slow -= u64::from(connection.stalled_since().is_some());
-            connection.outbox.clear(&mut self.spares);
+            connection.clear_outbox(&mut self.spares);
         }
         self.journal.end_whole();
     }
 
     pub(crate) fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
         let open: Vec<u32> =
-            self.connections.iter().filter(|(_, open)| !open.is_closing).map(|(index, _)| index).collect();
+            self.connections.iter().filter(|(_, open)| !open.is_closing()).map(|(index, _)| index).collect();
         for index in open {
             self.end_connection(self.conn_id(index), Why::Ended(reason), WillFate::Publish, now);
         }
     }
 
     pub(crate) fn handle_kick(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
-        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session));
-        if let Some(conn) = session.and_then(|session| session.conn) {
+        let session = self.session_named(client_id);
+        if let Some(conn) = session.and_then(Session::conn) {
             self.end_connection(self.conn_id(conn), Why::Ended(reason), WillFate::Publish, now);
         }
     }
@@ -63,9 +64,9 @@ impl ShardState {
         reason: ReasonCode,
         now: Timestamp,
     ) {
-        let is_meant = |session: &&Session| concerns(&session.client_id, &session.identity);
+        let is_meant = |session: &&Session| concerns(session.client_id(), session.identity());
         let sessions = self.sessions.iter().map(|(_, session)| session);
-        let open: Vec<u32> = sessions.filter(is_meant).filter_map(|session| session.conn).collect();
+        let open: Vec<u32> = sessions.filter(is_meant).filter_map(Session::conn).collect();
         for conn in open {
             self.end_connection(self.conn_id(conn), Why::Ended(reason), WillFate::Publish, now);
         }
@@ -79,7 +80,7 @@ impl ShardState {
     /// Ends a connection from this side: the client is told if its version has words for it, the session goes on without
     /// it, and the driver is asked to close the socket.
     pub(crate) fn end_connection(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
-        if self.connection(conn).is_none_or(|connection| connection.is_closing) {
+        if self.connection(conn).is_none_or(Connection::is_closing) {
             return;
         }
         self.send_last(conn, &ClientAnswer::Goodbye(&why));
@@ -96,30 +97,23 @@ impl ShardState {
     /// Takes a connection from its session.
     fn detach(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
-        connection.is_closing = true;
+        connection.close();
+        let (index, protocol, since) = (connection.session(), connection.face().protocol(), connection.since());
+        let traffic = connection.take_traffic().as_ledger();
         self.meters.note_closed(&why);
-        let Some(connection) = self.connection_mut(conn) else { return };
-        let (index, protocol, since) = (connection.session, connection.face.protocol(), connection.since);
-        let traffic = core::mem::take(&mut connection.traffic).as_ledger();
         let Some(session) = self.sessions.get_mut(index) else { return };
-        session.conn = None;
-        session.crowding = None;
-        session.ledger.add(&traffic);
-        if !self.settings.queue_qos0 && session.queue.is_some() {
-            let mut ledger = core::mem::take(&mut session.ledger);
-            session.with_queue(&mut self.stats, |queue, stats| {
-                queue.drop_passing(|lost| {
-                    ledger.lose_delivery(Loss::Away, lost.message.class(), stats);
-                });
+        session.end_connection(&traffic);
+        if !self.settings.queue_qos0 && session.queue().is_some() {
+            session.with_queue(&mut self.stats, |queue, losses| {
+                queue.drop_passing(|lost| losses.lose(Loss::Away, lost.message.class()));
             });
-            session.ledger = ledger;
         }
-        let (identity, ledger) = (session.identity.clone(), session.ledger.clone());
+        let (identity, ledger) = (session.identity().clone(), session.ledger.clone());
         let mut parting = Box::new(Parting { identity, protocol, since, at: now, ledger });
-        let (client_id, ends_now) = (Arc::clone(&session.client_id), session.expiry.is_zero());
+        let (client_id, ends_now) = (Arc::clone(session.client_id()), !session.is_lasting());
         if will == WillFate::Discard {
             self.journal.clear_will(session);
-            session.will = None;
+            session.set_will(None);
         }
         self.leave_gate(index, now);
         self.set_group_presence(index, Presence::Offline);
@@ -142,10 +136,7 @@ impl ShardState {
     /// A session without a connection ends later, and so does its will.
     fn start_clocks(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        session.expires_at = Some(now + session.expiry);
-        if let Some(will) = session.will.as_mut() {
-            will.due_at = Some(now + will.delay);
-        }
+        session.start_clocks(now);
         self.keep_session(index);
         self.keep_will(index);
         self.look_after(index, now);
@@ -154,7 +145,7 @@ impl ShardState {
     /// Does what is due for a session without a connection, and sets the timer for what is not.
     pub(crate) fn look_after(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
-        if session.expires_at.is_some_and(|at| at <= now) {
+        if session.is_expired(now) {
             self.stats.sessions_expired += 1;
             self.end_session(index, now);
             return;
@@ -165,21 +156,18 @@ impl ShardState {
 
     /// Publishes a will whose delay is over.
     pub(crate) fn publish_due_will(&mut self, index: u32, now: Timestamp) {
-        let will = self.sessions.get(index).and_then(|session| session.will.as_ref());
-        if will.is_some_and(|will| will.due_at.is_some_and(|at| at <= now)) {
+        if self.sessions.get(index).is_some_and(|session| session.is_will_due(now)) {
             self.publish_will(index, now);
         }
     }
 
     /// Sets the timer for what is due next for a session without a connection, for this time at the earliest.
     pub(crate) fn watch_session(&mut self, index: u32, earliest: Timestamp, now: Timestamp) {
-        let Some(session) = self.sessions.get(index) else { return };
-        let will_due_at = session.will.as_ref().and_then(|will| will.due_at);
-        if let Some(next) = [session.expires_at, will_due_at].into_iter().flatten().min() {
+        if let Some(next) = self.sessions.get(index).and_then(Session::next_deadline) {
             let generation = self.sessions.generation(index).unwrap_or(0);
             let at = self.timers.set(now, next.max(earliest), DueTimer::Session { session: index, generation });
             if let Some(session) = self.sessions.get_mut(index) {
-                session.timer_at = Some(at);
+                session.set_timer(at);
             }
         }
     }
@@ -187,7 +175,7 @@ impl ShardState {
     /// Ends a session: its will is published, its subscriptions and messages go.
     pub(crate) fn end_session(&mut self, index: u32, now: Timestamp) {
         if let Some(session) = self.dissolve(index, now) {
-            self.tell(Event::SessionEnded { client_id: session.client_id });
+            self.tell(Event::SessionEnded { client_id: Arc::clone(session.client_id()) });
         }
     }
 
@@ -195,8 +183,8 @@ impl ShardState {
     fn dissolve(&mut self, index: u32, now: Timestamp) -> Option<Session> {
         self.publish_will(index, now);
         let mut session = self.sessions.remove(index)?;
-        self.memory.change_absent(index, core::mem::take(&mut session.absent_bytes), 0);
-        self.by_client.remove(&session.client_id);
+        self.memory.change_absent(index, session.replace_absent_bytes(0), 0);
+        self.by_client.remove(session.client_id());
         self.end_subscriptions(index, &session);
         // Before it is noted that the session has ended: somebody must need its messages, or they are gone.
         self.hand_over(&mut session, now);
@@ -208,8 +196,8 @@ impl ShardState {
     }
 
     fn end_subscriptions(&mut self, index: u32, session: &Session) {
-        self.subscriptions_ended += session.subscriptions.len() as u64;
-        for text in session.subscriptions.keys() {
+        self.subscriptions_ended += session.subscriptions().len() as u64;
+        for (text, _) in session.subscriptions() {
             // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
             // behind would belong to whoever gets this place next.
             if let Ok(filter) = TopicFilter::parse(text, &own_filters()) {
@@ -220,11 +208,10 @@ impl ShardState {
 
     fn publish_will(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let was_kept = session.will.as_ref().is_some_and(|will| will.is_kept);
+        let was_kept = session.is_will_kept();
         self.journal.clear_will(session);
-        let Some(will) = session.will.take() else { return };
-        let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
-        let PendingWill { message, .. } = *will;
+        let Some(message) = session.take_will() else { return };
+        let (identity, client_id) = (session.identity().clone(), Arc::clone(session.client_id()));
         let mut publication = message.view();
         // It was allowed when the client connected; rules may have changed since.
         if !self.may_publish(&identity, &client_id, publication.topic, publication.payload) {
@@ -244,12 +231,12 @@ impl ShardState {
     }
 
     pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {
-        let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
-        let Some(patience) = connection.patience else { return };
+        let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing()) else { return };
+        let Some(patience) = connection.patience() else { return };
         // The clock stands still while we do not listen; who is not read because of others cannot be heard either.
         let is_deaf =
-            connection.pause.is_some() || connection.is_unread || connection.is_owed_much() || self.links.is_clogged();
-        let seen_at = if is_deaf { now } else { connection.seen_at };
+            connection.is_paused() || connection.is_unread() || connection.is_owed_much() || self.links.is_clogged();
+        let seen_at = if is_deaf { now } else { connection.seen_at() };
         let deadline = seen_at + patience;
         if deadline <= now {
             // [MQTT-3.1.2-22]
@@ -261,8 +248,8 @@ impl ShardState {
 
     pub(crate) fn check_session(&mut self, index: u32, generation: u32, at: Timestamp, now: Timestamp) {
         let is_current = self.sessions.generation(index) == Some(generation);
-        let session = self.sessions.get(index).filter(|session| is_current && session.conn.is_none());
-        if session.is_some_and(|session| session.timer_at == Some(at)) {
+        let session = self.sessions.get(index).filter(|session| is_current && session.conn().is_none());
+        if session.is_some_and(|session| session.is_timer(at)) {
             self.look_after(index, now);
         }
     }

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::time::Duration;
 
@@ -137,7 +136,7 @@ impl ShardState {
         let (protocol, keep_alive) = (hello.face.protocol(), hello.keep_alive);
         let conn = self.attach(hello, session, now);
         if let Some(connection) = self.connection_mut(conn) {
-            connection.is_resumed = is_resumed;
+            connection.set_resumed(is_resumed);
         }
         let session_present = is_resumed;
         self.tell(Event::Connected { conn, client_id, session_present, identity, protocol, keep_alive });
@@ -183,16 +182,16 @@ impl ShardState {
 
     /// Another will, or none, for a client that is connected.
     pub(crate) fn set_will(&mut self, conn: ConnId, will: Option<ClientWill<'_>>) -> Result<(), ReasonCode> {
-        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return Ok(()) };
+        let Some(index) = self.connection(conn).map(Connection::session) else { return Ok(()) };
         let Some(session) = self.sessions.get(index) else { return Ok(()) };
-        let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
+        let (identity, client_id) = (session.identity().clone(), Arc::clone(session.client_id()));
         if let Some(will) = &will {
             self.check_will(&identity, &client_id, will)?;
         }
-        let will = will.map(|will| Box::new(self.pending_will(index, &will)));
+        let will = will.map(|will| self.pending_will(index, &will));
         if let Some(session) = self.sessions.get_mut(index) {
             self.journal.clear_will(session);
-            session.will = will;
+            session.set_will(will);
         }
         self.keep_will(index);
         self.journal.end_whole();
@@ -203,17 +202,17 @@ impl ShardState {
     /// messages that wait in it (F039). A session that nobody in particular has made gives way to a user (see
     /// `claim_session`), or anybody could occupy a user's identifier; nothing of a user's gives way to nobody.
     fn belongs_to_another(&self, hello: &Hello<'_>) -> bool {
-        let session = self.by_client.get(hello.client_id).and_then(|session| self.sessions.get(*session));
+        let session = self.session_named(hello.client_id);
         session.is_some_and(|session| {
-            let is_another = session.identity.user.is_some() && session.identity.user != hello.identity.user;
-            is_another && (self.settings.bind_sessions || session.conn.is_some() || hello.identity.user.is_none())
+            let is_another = session.identity().user.is_some() && session.identity().user != hello.identity.user;
+            is_another && (self.settings.bind_sessions || session.conn().is_some() || hello.identity.user.is_none())
         })
     }
 
     /// The session from before, if the client wants to go on with it; whoever is connected to it has to leave.
     fn claim_session(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<u32> {
         let session = *self.by_client.get(hello.client_id)?;
-        if let Some(conn) = self.sessions.get(session)?.conn {
+        if let Some(conn) = self.sessions.get(session)?.conn() {
             let conn = self.conn_id(conn);
             self.note_takeover(conn, session, now);
             self.end_connection(conn, Why::TakenOver, WillFate::Publish, now);
@@ -221,7 +220,7 @@ impl ShardState {
         // It may have ended with the connection that was just closed.
         let session = *self.by_client.get(hello.client_id)?;
         // A session that gives way to another user leaves it nothing: neither messages nor subscriptions.
-        let is_another = self.sessions.get(session)?.identity.user != hello.identity.user;
+        let is_another = self.sessions.get(session)?.identity().user != hello.identity.user;
         if hello.is_clean || is_another {
             self.end_session(session, now);
             return None;
@@ -232,9 +231,9 @@ impl ShardState {
     }
 
     fn note_takeover(&mut self, conn: ConnId, session: u32, now: Timestamp) {
-        let seen_at = self.connection_mut(conn).map(|connection| connection.seen_at);
+        let seen_at = self.connection_mut(conn).map(|connection| connection.seen_at());
         if let (Some(seen_at), Some(session)) = (seen_at, self.sessions.get(session)) {
-            self.name_conflicts.note(&session.client_id, seen_at, now);
+            self.name_conflicts.note(session.client_id(), seen_at, now);
         }
     }
 
@@ -247,7 +246,7 @@ impl ShardState {
         let origin = origin_of(&client_id);
         let parent = parent_of(&hello.identity, self.seed);
         let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), parent, origin);
-        session.spool = self.settings.spool_of(&client_id);
+        session.set_spool(self.settings.spool_of(&client_id));
         self.take_over_ghost(&mut session);
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
@@ -256,33 +255,25 @@ impl ShardState {
 
     /// Connects a session with its new connection and takes over what the client says.
     fn attach(&mut self, hello: Hello<'_>, index: u32, now: Timestamp) -> ConnId {
-        let mut connection = Connection::new(hello.face, index, hello.inbound_max, now);
-        connection.patience = (hello.keep_alive > 0).then(|| Duration::from_millis(u64::from(hello.keep_alive) * 1500));
-        let patience = connection.patience;
+        let connection = Connection::new(hello.face, index, hello.inbound_max, now).with_keep_alive(hello.keep_alive);
+        let patience = connection.patience();
         let (conn, generation) = self.connections.insert(connection);
         // The other broker may be away for longer than any client.
         let is_own = hello.identity.is_own();
         let expiry = if is_own { hello.expiry } else { hello.expiry.min(self.settings.session_expiry_max) };
         let window_max = if is_own { BRIDGE_WINDOW_MAX } else { self.settings.inflight_max };
         if let Some(session) = self.sessions.get_mut(index) {
-            session.expiry = expiry;
+            session.set_expiry(expiry);
         }
         self.number_session(index);
         let will = hello.will.map(|will| self.pending_will(index, &will));
         if let Some(session) = self.sessions.get_mut(index) {
-            session.conn = Some(conn);
-            // What it lost while it was away is not for taking too little.
-            session.crowding = None;
-            session.class = None;
-            session.identity = hello.identity;
-            session.parent = parent_of(&session.identity, self.seed);
-            session.expires_at = None;
-            session.timer_at = None;
+            let parent = parent_of(&hello.identity, self.seed);
+            session.begin_connection(conn, hello.identity, parent);
             self.journal.clear_will(session);
-            session.will = will.map(Box::new);
+            session.set_will(will);
             session.under_way.set_window(hello.window.min(window_max).max(1));
-            session.spool = self.settings.spool_of(&session.client_id);
-            session.inbound.begin_connection();
+            session.set_spool(self.settings.spool_of(session.client_id()));
         }
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, DueTimer::KeepAlive { conn, generation });
@@ -306,12 +297,12 @@ impl ShardState {
             retain: will.retain,
             // The lifetime starts when it is published; see `publish_will`.
             expires: None,
-            origin: self.sessions.get(session).map_or(0, |session| session.origin),
+            origin: self.sessions.get(session).map_or(0, Session::origin),
             // And so does its class.
             standing: Precedence::UNKNOWN,
         };
         let message = Arc::new(Message::new(&publication, self.memory.tally()));
-        PendingWill { message, delay: will.delay, due_at: None, is_kept: false }
+        PendingWill::new(message, will.delay)
     }
 
     /// The client is told that it is not let in. The connection belongs to no session and closes at once.
@@ -327,7 +318,7 @@ impl ShardState {
         let conn = ConnId { index, generation };
         self.send(conn, &ClientAnswer::Unwelcome { reason, later });
         if let Some(connection) = self.connection_mut(conn) {
-            connection.is_closing = true;
+            connection.close();
         }
         self.to_close.push(conn);
         self.tell(Event::Refused { client_id: hello.client_id.into(), identity: hello.identity, reason });
@@ -340,18 +331,16 @@ impl ShardState {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        let face = &mut connection.face;
-        let written = connection.outbox.answer(&mut self.spares, |out| face.answer(answer, out));
+        let written = connection.answer(answer, &mut self.spares);
         self.note_sent(conn, written);
     }
 
     /// The last word to a connection: nothing that is there already may come after it.
     pub(crate) fn send_last(&mut self, conn: ConnId, answer: &ClientAnswer<'_>) {
         let Some(connection) = self.connection_mut(conn) else { return };
-        let mut bytes = Vec::new();
-        connection.face.answer(answer, &mut bytes);
+        let bytes = connection.words_for(answer);
         if let Some(connection) = self.connections.get_mut(conn.index).filter(|_| !bytes.is_empty()) {
-            connection.outbox.writer(&mut self.spares).extend_from_slice(&bytes);
+            connection.put_last(&bytes, &mut self.spares);
         }
         self.note_sent(conn, bytes.len());
     }

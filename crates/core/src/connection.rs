@@ -1,4 +1,9 @@
 //! One connection: what is only true as long as the socket is open.
+//!
+//! What waits until it is kept is in [`owed`], what is written to it in [`write`](mod@write).
+
+mod owed;
+mod write;
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -10,44 +15,44 @@ use crate::face::Face;
 use crate::gate::Silent;
 use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
-use crate::outbox::{Outbox, Spares};
-use crate::persist::{Owed, Until};
+use crate::outbox::Outbox;
+use crate::persist::Until;
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one socket, and each a byte")]
 pub(crate) struct Connection {
-    pub(crate) session: u32,
-    pub(crate) outbox: Outbox,
+    session: u32,
+    outbox: Outbox,
     /// How it is spoken to.
-    pub(crate) face: Box<dyn Face>,
+    face: Box<dyn Face>,
     /// There is a word to refuse a message with.
-    pub(crate) hears_refusals: bool,
+    hears_refusals: bool,
     /// And a message of QoS 0, too.
-    pub(crate) hears_every_refusal: bool,
+    hears_every_refusal: bool,
     /// Its face is asked before each message.
     is_credited: bool,
     /// Messages of it, at most, that wait for an answer.
-    pub(crate) inbound_max: u16,
-    pub(crate) since: Timestamp,
-    pub(crate) seen_at: Timestamp,
+    inbound_max: u16,
+    since: Timestamp,
+    seen_at: Timestamp,
     /// When it was last known to be read dry, as of the last time it was read.
-    pub(crate) dry_at: Timestamp,
+    dry_at: Timestamp,
     /// The driver has something to read of it, and reads others first.
-    pub(crate) is_unread: bool,
+    is_unread: bool,
     /// When it was last told of a pace.
     hinted_at: Timestamp,
     /// How it stands as long as it does not publish.
-    pub(crate) silent: Silent,
+    silent: Silent,
     /// Counted here because a connection is touched for every packet anyway.
-    pub(crate) traffic: Traffic,
+    traffic: Traffic,
     /// One and a half keep-alives; none if the client may be silent for ever.
-    pub(crate) patience: Option<Duration>,
+    patience: Option<Duration>,
     /// Not read now: its publisher is too fast, and its version has no other word for it.
-    pub(crate) pause: Option<Pause>,
+    pause: Option<Pause>,
     /// Since when QoS 0 of it is left unread now and then, and nothing but messages was read.
     unread_since: Option<Timestamp>,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
-    pub(crate) is_resumed: bool,
+    is_resumed: bool,
     /// Since when a packet is being received, and how long it may take.
     partial: Option<(Timestamp, Duration)>,
     /// Since when it takes nothing of what waits for it.
@@ -61,15 +66,15 @@ pub(crate) struct Connection {
     /// A timer for one of the two is set.
     is_watched: bool,
     /// Answers that wait until what they promise is kept.
-    pub(crate) owed: Option<Box<Owed>>,
+    owed: Option<Box<owed::Owed>>,
     /// Its welcome may not be written before this, nor anything else.
-    pub(crate) welcome_after: Option<Until>,
+    welcome_after: Option<Until>,
     /// It was told that there is no room for retained messages.
     is_told_of_room: bool,
     /// Named by `poll_write` already.
     is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
-    pub(crate) is_closing: bool,
+    is_closing: bool,
 }
 
 /// What went over a connection; handed to the session's ledger when it ends.
@@ -130,9 +135,174 @@ impl Connection {
             is_closing: false,
         }
     }
-}
 
-impl Connection {
+    /// With so many seconds of silence that are agreed on; 0 is without end.
+    pub(crate) fn with_keep_alive(self, seconds: u16) -> Self {
+        let patience = (seconds > 0).then(|| Duration::from_millis(u64::from(seconds) * 1500));
+        Self { patience, ..self }
+    }
+
+    /// Its session's place.
+    #[inline]
+    pub(crate) fn session(&self) -> u32 {
+        self.session
+    }
+
+    pub(crate) fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// How it is spoken to.
+    pub(crate) fn face(&self) -> &dyn Face {
+        &*self.face
+    }
+
+    pub(crate) fn face_mut(&mut self) -> &mut dyn Face {
+        &mut *self.face
+    }
+
+    /// There is a word to refuse a message with.
+    #[inline]
+    pub(crate) fn hears_refusals(&self) -> bool {
+        self.hears_refusals
+    }
+
+    /// And a message of QoS 0, too.
+    #[inline]
+    pub(crate) fn hears_every_refusal(&self) -> bool {
+        self.hears_every_refusal
+    }
+
+    /// Messages of it, at most, that wait for an answer.
+    #[inline]
+    pub(crate) fn inbound_max(&self) -> u16 {
+        self.inbound_max
+    }
+
+    /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    pub(crate) fn set_resumed(&mut self, is_resumed: bool) {
+        self.is_resumed = is_resumed;
+    }
+
+    /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
+    #[inline]
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// One and a half keep-alives; none if the client may be silent for ever.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.patience
+    }
+
+    /// When something of it was last read; what was a pause does not count.
+    pub(crate) fn seen_at(&self) -> Timestamp {
+        self.seen_at
+    }
+
+    #[inline]
+    pub(crate) fn note_seen(&mut self, now: Timestamp) {
+        self.seen_at = now;
+    }
+
+    /// When it was last known to be read dry, as of the last time it was read.
+    #[inline]
+    pub(crate) fn dry_at(&self) -> Timestamp {
+        self.dry_at
+    }
+
+    pub(crate) fn note_dry(&mut self, dry_at: Timestamp) {
+        self.dry_at = dry_at;
+    }
+
+    /// The driver has something to read of it, and reads others first.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    pub(crate) fn set_unread(&mut self, is_unread: bool) {
+        self.is_unread = is_unread;
+    }
+
+    /// How it stands as long as it does not publish.
+    pub(crate) fn silent(&self) -> &Silent {
+        &self.silent
+    }
+
+    /// What is handled now was to be expected.
+    pub(crate) fn note_expected(&mut self) {
+        self.silent.note_answer();
+    }
+
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// What went over it, once.
+    pub(crate) fn take_traffic(&mut self) -> Traffic {
+        core::mem::take(&mut self.traffic)
+    }
+
+    /// A packet of it was dealt with.
+    #[inline]
+    pub(crate) fn note_received(&mut self, size: usize, is_publication: bool, now: Timestamp) {
+        self.traffic.bytes_received += size as u64;
+        self.traffic.received += u64::from(is_publication);
+        if !is_publication {
+            // What is behind messages that have no room is in sight.
+            self.unread_since = None;
+            self.silent.spend(now);
+        }
+    }
+
+    /// A message for it is done.
+    #[inline]
+    pub(crate) fn note_delivered(&mut self) {
+        self.traffic.delivered += 1;
+    }
+
+    /// Not read until then. Its keep-alive clock stands still.
+    pub(crate) fn pause(&mut self, pause: Pause) {
+        self.pause = Some(pause);
+    }
+
+    /// Not read now: its publisher is too fast, and its version has no other word for it.
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.pause.is_some()
+    }
+
+    /// The same, for longer than nobody is told of.
+    pub(crate) fn is_paused_for_long(&self) -> bool {
+        self.pause.is_some_and(|pause| !pause.is_brief)
+    }
+
+    pub(crate) fn paused_until(&self) -> Option<Timestamp> {
+        self.pause.map(|pause| pause.until)
+    }
+
+    /// A pause ends now at the latest.
+    pub(crate) fn shorten_pause(&mut self, now: Timestamp) {
+        if let Some(pause) = &mut self.pause {
+            pause.until = pause.until.min(now);
+        }
+    }
+
+    /// It is read again if its time has come. What the pause took does not count as silence.
+    pub(crate) fn end_pause(&mut self, now: Timestamp) {
+        if let Some(pause) = self.pause.take_if(|pause| pause.until <= now) {
+            self.seen_at = self.seen_at + now.since(pause.since);
+        }
+    }
+
     /// Until when messages of QoS 0 that have no room may stay unread; none if they are to be dropped. A ping may be behind
     /// them: half a keep-alive on the wire, then as long without, so that what is behind comes in sight.
     pub(crate) fn may_leave_unread(&mut self, now: Timestamp) -> Option<Timestamp> {
@@ -140,68 +310,6 @@ impl Connection {
         let since = self.unread_since.filter(|since| now.since(*since) < 2 * time).unwrap_or(now);
         self.unread_since = Some(since);
         Some(since + time).filter(|until| *until > now)
-    }
-
-    /// From now on the driver has to be told of it; false if it was told already.
-    #[inline]
-    pub(crate) fn list(&mut self) -> bool {
-        !core::mem::replace(&mut self.is_listed, true)
-    }
-
-    /// The driver was told of it.
-    pub(crate) fn unlist(&mut self) {
-        self.is_listed = false;
-    }
-
-    /// Since when it takes nothing of what waits for it.
-    #[inline]
-    pub(crate) fn stalled_since(&self) -> Option<Timestamp> {
-        self.stalled_since
-    }
-
-    /// Bytes that may wait for it where nothing can be overtaken. Never less than [`Connection::reach`], up to `most`. The same for all
-    /// messages of a turn, so it is worked out for the first of them. Unless it is known to take more in a moment, `most`.
-    pub(crate) fn room(&mut self, most: usize, now: Timestamp) -> usize {
-        if self.room.0 != now {
-            let is_stalled = self.stalled_since.is_some();
-            let hoped = if is_stalled { self.drain.reach() } else { self.drain.reach_for_burst(now) };
-            self.room = (now, self.drain.ahead(now).max(hoped.min(most)));
-        }
-        self.room.1
-    }
-
-    /// The same, less exactly, without asking what time it is.
-    #[inline]
-    pub(crate) fn reach(&self) -> usize {
-        self.drain.reach()
-    }
-
-    /// Whether its client takes no more messages for now, and has said so.
-    #[inline]
-    pub(crate) fn is_without_credit(&self) -> bool {
-        self.is_credited && !self.face.has_room()
-    }
-
-    pub(crate) fn drain(&self) -> &Drain {
-        &self.drain
-    }
-
-    /// An answer to the client is in its outbox.
-    pub(crate) fn note_answer(&mut self, bytes: usize) {
-        self.answer_bytes += bytes;
-        self.traffic.bytes_sent += bytes as u64;
-    }
-
-    /// Bytes in the outbox, at most, that answer what the client sent.
-    #[inline]
-    pub(crate) fn answer_bytes(&self) -> usize {
-        self.answer_bytes
-    }
-
-    /// Something else than a message was read: what is behind messages that have no room is in sight.
-    pub(crate) fn note_other_packet(&mut self, now: Timestamp) {
-        self.unread_since = None;
-        self.silent.spend(now);
     }
 
     /// A packet has begun to arrive, and has so much time. Since when it has: the length may come after the first byte, and
@@ -245,18 +353,5 @@ impl Connection {
     /// It is told that there is no room for retained messages; false if it was.
     pub(crate) fn take_word_on_room(&mut self) -> bool {
         !core::mem::replace(&mut self.is_told_of_room, true)
-    }
-
-    /// So many bytes of the outbox were taken, of those that were shown.
-    pub(crate) fn on_written(&mut self, bytes: usize, shown: usize, spares: &mut Spares, now: Timestamp) {
-        self.outbox.on_written(bytes, spares);
-        self.drain.on_written(bytes, shown, now);
-        self.room.0 = Timestamp::MAX;
-        self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
-        self.stalled_since = match self.stalled_since {
-            _ if self.outbox.len() == 0 || self.welcome_after.is_some() => None,
-            Some(since) if bytes == 0 => Some(since),
-            _ => Some(now),
-        };
     }
 }

@@ -3,6 +3,7 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
+use crate::connection::Connection;
 use crate::face::ClientAnswer;
 use crate::session::{InflightStage, Queued};
 use crate::shard::ConnId;
@@ -58,21 +59,21 @@ impl ShardState {
     }
 
     fn note_stored(&mut self, conn: ConnId, id: PacketId, now: Timestamp) {
-        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.session_at(conn) else { return };
         let Some(session) = self.sessions.get_mut(session) else { return };
         let position = session.under_way.position(id);
         let is_known = position.is_some();
         if let Some(position) = position
             && let Some(InflightStage::Sent(queued)) = session.under_way.release(position)
         {
-            self.journal.release(session.kept, &queued);
-            session.ledger.delivered += 1;
+            self.journal.release(session.kept(), &queued);
+            session.ledger.finish_delivery();
             self.stats.inflight_messages -= 1;
             self.stats.finish_delivery(queued.message.class());
             self.meters.note_delivered(queued.message.class(), queued.since, now);
         }
         // Released before that is kept, it would be sent again after a crash, to a client that has forgotten it.
-        let until = self.journal.until_synced_for(session.kept);
+        let until = self.journal.until_synced_for(session.kept());
         self.reply(conn, &ClientAnswer::Release { number: id, is_known }, until);
     }
 
@@ -95,7 +96,7 @@ impl ShardState {
             (Confirmation::Received | Confirmation::Stored | Confirmation::Declined, InflightStage::Sent(_))
             | (Confirmation::Completed, InflightStage::Released { .. }) => {
                 if let Some(connection) = self.connection_mut(conn) {
-                    connection.silent.note_answer();
+                    connection.note_expected();
                 }
                 Ok(())
             }
@@ -106,15 +107,15 @@ impl ShardState {
     /// The client has released a QoS 2 message that it sent us. An identifier that we do not know is a mistake, but not
     /// during recovery (section 3.7.2.1): then our answer was lost with the connection before.
     pub(crate) fn release_number(&mut self, conn: ConnId, id: PacketId) {
-        let is_recovery = self.connection(conn).is_some_and(|connection| connection.is_resumed);
-        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let is_recovery = self.connection(conn).is_some_and(Connection::is_resumed);
+        let Some(session) = self.session_at(conn) else { return };
         let Some(session) = self.sessions.get_mut(session) else { return };
         let was_there = session.inbound.remove(id);
         if was_there {
-            self.journal.release_inbound(session.kept, id);
+            self.journal.release_inbound(session.kept(), id);
         }
         let is_known = was_there || is_recovery;
-        let until = self.journal.until_synced_for(session.kept);
+        let until = self.journal.until_synced_for(session.kept());
         self.reply(conn, &ClientAnswer::Complete { number: id, is_known }, until);
     }
 
@@ -126,7 +127,7 @@ impl ShardState {
         now: Timestamp,
         expected: impl Fn(&InflightStage) -> bool,
     ) {
-        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.session_at(conn) else { return };
         let Some(session) = self.sessions.get_mut(session) else { return };
         let Some(position) = session.under_way.position(id) else { return };
         if !session.under_way.stage(position).is_some_and(expected) {
@@ -134,16 +135,18 @@ impl ShardState {
         }
         let finished = session.under_way.finish(position);
         if let Some(stage) = &finished {
-            self.journal.finish(session.kept, stage);
+            self.journal.finish(session.kept(), stage);
         }
-        session.ledger.delivered += u64::from(matches!(finished, Some(InflightStage::Sent(_))));
+        if let Some(InflightStage::Sent(_)) = finished {
+            session.ledger.finish_delivery();
+        }
         let is_waiting = session.has_more();
         // At the later stage it was counted when it was stored there.
         if let Some(InflightStage::Sent(queued)) = finished {
             self.note_delivered(&queued, now);
         }
         if is_waiting && let Some(connection) = self.connection(conn) {
-            self.pump(connection.session, now);
+            self.pump(connection.session(), now);
         }
     }
 

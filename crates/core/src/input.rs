@@ -125,20 +125,20 @@ impl ShardState {
         self.gate.begin_reading(dry_at, now);
         self.saturation.begin_reading();
         if let Some(connection) = self.connection_mut(conn) {
-            connection.dry_at = dry_at;
+            connection.note_dry(dry_at);
         }
     }
 
     /// Whether a packet may be read. `is_next`: there was one before it, so that what was being received is here.
     #[inline]
     pub(crate) fn begin_packet(&mut self, conn: ConnId, is_next: bool, now: Timestamp) -> Then {
-        let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else {
+        let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing()) else {
             return Then::Close;
         };
-        if connection.pause.is_some() {
+        if connection.is_paused() {
             return Then::Pause;
         }
-        connection.seen_at = now;
+        connection.note_seen(now);
         if is_next {
             connection.end_partial();
         }
@@ -172,11 +172,7 @@ impl ShardState {
         self.stats.bytes_received += size as u64;
         self.stats.publish_received += u64::from(is_publication);
         if let Some(connection) = self.connections.get_mut(conn.index) {
-            connection.traffic.bytes_received += size as u64;
-            connection.traffic.received += u64::from(is_publication);
-            if !is_publication {
-                connection.note_other_packet(now);
-            }
+            connection.note_received(size, is_publication, now);
         }
     }
 
@@ -199,12 +195,12 @@ impl ShardState {
             return Err(NotLasting);
         }
         // The store is told when the connection ends, which is next.
-        session.expiry = wanted.min(expiry_max);
+        session.set_expiry(wanted.min(expiry_max));
         Ok(())
     }
 
     pub(crate) fn note_lost_input(&mut self, conn: ConnId, loss: Loss) {
-        if let Some(session) = self.connection(conn).map(|connection| connection.session) {
+        if let Some(session) = self.session_at(conn) {
             self.lose(session, loss);
         }
     }

@@ -132,6 +132,30 @@ impl Loss {
 }
 
 impl Ledger {
+    /// A message of the client's was taken.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    /// A message is for the client.
+    #[inline]
+    pub(crate) fn begin_delivery(&mut self) {
+        self.deliveries += 1;
+    }
+
+    /// The client has it.
+    #[inline]
+    pub(crate) fn finish_delivery(&mut self) {
+        self.delivered += 1;
+    }
+
+    /// A message that waits is in one ledger at a time: from now on in that of another session of the same client.
+    pub(crate) fn hand_over_received(&mut self, other: &mut Self) {
+        self.received -= 1;
+        other.received += 1;
+    }
+
     /// Counts a loss, here and in the shard's counters.
     #[cold]
     pub(crate) fn lose(&mut self, loss: Loss, count: u64, stats: &mut Stats) {
@@ -189,23 +213,12 @@ impl Ledger {
     }
 }
 
-impl Session {
-    /// Messages sent and not yet acknowledged.
-    pub(crate) fn unconfirmed_len(&self) -> usize {
-        self.under_way.unconfirmed().count()
-    }
-
-    pub(crate) fn held_len(&self) -> usize {
-        self.held.as_ref().map_or(0, |queue| queue.len())
-    }
-}
-
 impl ShardState {
     /// The ledger of a session, with what its open connection has not handed in yet.
     pub(crate) fn ledger_of(&self, session: &Session) -> Ledger {
         let mut ledger = session.ledger.clone();
-        if let Some(connection) = session.conn.and_then(|conn| self.connections.get(conn)) {
-            ledger.add(&connection.traffic.as_ledger());
+        if let Some(connection) = session.conn().and_then(|conn| self.connections.get(conn)) {
+            ledger.add(&connection.traffic().as_ledger());
         }
         ledger
     }
@@ -230,7 +243,7 @@ impl ShardState {
             sum.add(&ledger);
         }
         let stats = &self.stats();
-        let held = self.sessions.iter().filter(|(_, session)| session.held.is_some()).count() as u64;
+        let held = self.sessions.iter().filter(|(_, session)| session.is_holding()).count() as u64;
         let away = self.sessions.iter().map(|(_, session)| session.away_bytes() as u64).sum();
         let slow = self.connections.iter().filter(|(_, it)| it.stalled_since().is_some()).count() as u64;
         let pairs = [

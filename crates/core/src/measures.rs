@@ -77,7 +77,7 @@ impl Measures {
 /// What is measured, and what this turn has not measured yet.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
-    pub(crate) all: Box<Measures>,
+    all: Box<Measures>,
     /// Acknowledgements of this turn to messages of this turn.
     answered: [[u64; CLASSES_MAX]; 2],
     has_answered: bool,
@@ -108,6 +108,12 @@ impl Meters {
         } else {
             self.all.ack_latency[kind][class].note(now.since(asked.came));
         }
+    }
+
+    /// A message leaves a queue to be sent.
+    #[inline]
+    pub(crate) fn note_scheduled(&mut self, class: ClassId, since: Timestamp, now: Timestamp) {
+        self.all.scheduler_wait[class.index()].note(now.since(since));
     }
 
     /// A message has reached a receiver that it had to wait for.

@@ -14,12 +14,13 @@ use tidegate_wire_mqtt::{Delivery, PacketId, Properties, QoS, ReasonCode};
 use crate::access::Identity;
 use crate::cache::Target;
 use crate::connect::Unwelcome;
+use crate::connection::Connection;
 use crate::event::Why;
 use crate::face::{Frames, OutgoingPublication};
 use crate::gate::{GateArrival, NameProof};
 use crate::input::Flow;
 use crate::message::{Precedence, Publication, Shareable};
-use crate::session::SubscriptionIds;
+use crate::session::{Session, SubscriptionIds};
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
 
@@ -88,10 +89,10 @@ impl ShardState {
 
     pub(crate) fn pass_behind(&mut self, conn: ConnId, passing: &Passing<'_>, now: Timestamp) -> PassOutcome {
         let Some(connection) = self.connection(conn) else { return PassOutcome::Wait };
-        let (index, dry_at) = (connection.session, connection.dry_at);
+        let (index, dry_at) = (connection.session(), connection.dry_at());
         let Passing { topic, qos, retain, came } = *passing;
         let arrival = GateArrival { conn, session: index, delivery: Delivery::AtMostOnce, came, dry_at };
-        let origin = self.sessions.get(index).map_or(0, |session| session.origin);
+        let origin = self.sessions.get(index).map_or(0, Session::origin);
         let mut publication = Publication {
             topic,
             payload: &[],
@@ -113,7 +114,7 @@ impl ShardState {
         self.sample.note(topic, now);
         self.stats.by_class[publication.standing.class.index()].received += 1;
         if let Some(session) = self.sessions.get_mut(index) {
-            session.ledger.passed += 1;
+            session.ledger.pass();
         }
         if self.gate.is_unread() {
             self.note_unread(conn, index, now);
@@ -130,8 +131,8 @@ impl ShardState {
         provenance: Provenance,
         now: Timestamp,
     ) {
-        let open = self.connection(conn).filter(|connection| !connection.is_closing);
-        let Some(session) = open.map(|connection| connection.session) else { return };
+        let open = self.connection(conn).filter(|connection| !connection.is_closing());
+        let Some(session) = open.map(Connection::session) else { return };
         let publication = of_packet(packet, topic, provenance);
         let target = Target {
             session,
@@ -147,17 +148,17 @@ impl ShardState {
 
     /// A packet for a client that goes as it is, and now.
     pub(crate) fn put_through(&mut self, conn: ConnId, packet: &[u8], what: Through, now: Timestamp) {
-        let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
-        let index = connection.session;
+        let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing()) else { return };
+        let index = connection.session();
         match what {
             Through::Answer => {
                 let Some(connection) = self.connections.get_mut(conn.index) else { return };
-                let written = connection.outbox.answer(&mut self.spares, |out| out.extend_from_slice(packet));
+                let written = connection.put_answer(packet, &mut self.spares);
                 self.note_sent(conn, written);
             }
             Through::Last => {
                 let Some(connection) = self.connections.get_mut(conn.index) else { return };
-                connection.outbox.writer(&mut self.spares).extend_from_slice(packet);
+                connection.put_last(packet, &mut self.spares);
                 self.note_sent(conn, packet.len());
             }
             Through::Message => {
@@ -165,7 +166,7 @@ impl ShardState {
                 let class = publication.standing.class;
                 self.stats.begin_delivery(class);
                 if let Some(session) = self.sessions.get_mut(index) {
-                    session.ledger.deliveries += 1;
+                    session.ledger.begin_delivery();
                 }
                 // With a number it is not dropped for want of room.
                 let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
@@ -173,7 +174,7 @@ impl ShardState {
                 let copy = OutgoingPublication { publication: &publication, delivery, retain: false, ids: &ids, now };
                 self.send_now(Some(conn.index), &copy, &mut Frames::for_receivers(1));
                 if let Some(connection) = self.connections.get_mut(conn.index) {
-                    connection.traffic.delivered += 1;
+                    connection.note_delivered();
                 }
                 self.stats.finish_delivery(class);
             }
@@ -182,21 +183,21 @@ impl ShardState {
 
     /// Whether messages wait for a client beyond its outbox.
     pub(crate) fn is_behind(&self, conn: ConnId) -> bool {
-        let open = self.connection(conn).filter(|connection| !connection.is_closing);
-        let session = open.and_then(|connection| self.sessions.get(connection.session));
+        let open = self.connection(conn).filter(|connection| !connection.is_closing());
+        let session = open.and_then(|connection| self.sessions.get(connection.session()));
         session.is_some_and(|session| session.queue_len() > 0)
     }
 
     /// Whether a client has so much before it that no more is to be fetched for it.
     pub(crate) fn is_outbox_full(&self, conn: ConnId) -> bool {
-        self.connection(conn).is_some_and(|connection| connection.outbox.len() > self.settings.outbox_bytes_max)
+        self.connection(conn).is_some_and(|connection| connection.outbox_len() > self.settings.outbox_bytes_max)
     }
 
     /// The other broker has ended a client's connection, or is gone.
     pub(crate) fn handle_upstream_end(&mut self, conn: ConnId, why: Why, now: Timestamp) {
         match why {
             Why::UpstreamLost | Why::TakenOver => self.end_connection(conn, why, WillFate::Discard, now),
-            why if self.connection(conn).is_some_and(|connection| !connection.is_closing) => self.cut(conn, why, now),
+            why if self.connection(conn).is_some_and(|connection| !connection.is_closing()) => self.cut(conn, why, now),
             _ => {}
         }
     }

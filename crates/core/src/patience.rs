@@ -26,13 +26,13 @@ impl ShardState {
         let Some(connection) = self.connection_mut(conn) else { return };
         let fair = PACKET_PATIENCE + Duration::from_secs((bytes / PACKET_BYTES_PER_SECOND_MIN) as u64);
         if connection.partial().is_some_and(|(since, _)| now <= since + fair) {
-            connection.seen_at = now;
+            connection.note_seen(now);
         }
     }
 
     pub(crate) fn set_unread(&mut self, conn: ConnId, is_unread: bool) {
         if let Some(connection) = self.connection_mut(conn) {
-            connection.is_unread = is_unread;
+            connection.set_unread(is_unread);
         }
     }
 
@@ -52,11 +52,11 @@ impl ShardState {
     }
 
     pub(crate) fn check_progress(&mut self, conn: ConnId, now: Timestamp) {
-        let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else { return };
+        let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing()) else { return };
         connection.end_watch();
         let (partial, stalled_since) = (connection.partial(), connection.stalled_since());
-        let bytes = connection.outbox.len();
-        let (is_unread, is_held) = (connection.is_unread, connection.face.holds_outbox());
+        let bytes = connection.outbox_len();
+        let (is_unread, is_held) = (connection.is_unread(), connection.face().holds_outbox());
         // Whoever is not read cannot be blamed for what does not come.
         let packet = match partial {
             Some((_, time)) if is_unread || !self.may_read(conn) => Some(now + time),

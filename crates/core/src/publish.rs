@@ -17,6 +17,7 @@ use crate::measures::AwaitedAck;
 use crate::message::{Precedence, Publication, Shareable, expiry};
 use crate::persist::Until;
 use crate::retained::{Others, RetainOutcome, Room, Stamp};
+use crate::session::Session;
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
 
@@ -58,7 +59,7 @@ impl ShardState {
         now: Timestamp,
     ) -> Result<Flow, Ending> {
         let Some(connection) = self.connection(conn) else { return Ok(Flow::On) };
-        let (session, dry_at, inbound_max) = (connection.session, connection.dry_at, connection.inbound_max);
+        let (session, dry_at, inbound_max) = (connection.session(), connection.dry_at(), connection.inbound_max());
         let (index, delivery) = (session, incoming.delivery);
         let arrival = GateArrival { conn, session, delivery, came, dry_at };
         if delivery != Delivery::AtMostOnce {
@@ -74,7 +75,7 @@ impl ShardState {
             qos: delivery.qos(),
             retain: incoming.retain,
             expires: expiry(&incoming.properties, now),
-            origin: self.sessions.get(index).map_or(0, |session| session.origin),
+            origin: self.sessions.get(index).map_or(0, Session::origin),
             standing: Precedence::UNKNOWN,
         };
         if let Err(reason) = self.check_rules(index, &publication) {
@@ -181,8 +182,8 @@ impl ShardState {
     /// What is asked of a message when it arrives, and again if it had to wait: rules change.
     pub(crate) fn check_rules(&mut self, index: u32, publication: &Publication<'_>) -> Result<(), ReasonCode> {
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
-        if !self.may_publish(&session.identity, &session.client_id, publication.topic, publication.payload) {
-            let client_id = Arc::clone(&session.client_id);
+        if !self.may_publish(session.identity(), session.client_id(), publication.topic, publication.payload) {
+            let client_id = Arc::clone(session.client_id());
             self.tell(Event::Denied { client_id, what: "publish", topic: publication.topic.into() });
             return Err(ReasonCode::NotAuthorized);
         }
@@ -221,7 +222,7 @@ impl ShardState {
         self.sample.note(message.publication.topic, now);
         self.stats.by_class[message.publication.standing.class.index()].received += 1;
         if let Some(session) = self.sessions.get_mut(index) {
-            session.ledger.passed += 1;
+            session.ledger.pass();
         }
         let places = self.route_for(index, message, now);
         self.copies += places as u64;
@@ -229,7 +230,7 @@ impl ShardState {
             && let Some(session) = self.sessions.get_mut(index)
         {
             session.inbound.insert(packet_id);
-            self.journal.note_inbound(session.kept, packet_id);
+            self.journal.note_inbound(session.kept(), packet_id);
         }
         if let Some(conn) = conn {
             let interval = if self.gate.is_unread() { self.pace_hint(conn, index, delivery, now) } else { None };
@@ -286,11 +287,6 @@ impl ShardState {
             // The client broke no rule of the protocol; there is only no word to tell it.
             _ => Err(Ending::new(Why::Ended(reason), WillFate::Publish)),
         }
-    }
-
-    pub(crate) fn session_of(&mut self, conn: ConnId) -> Option<&mut crate::session::Session> {
-        let session = self.connection(conn)?.session;
-        self.sessions.get_mut(session)
     }
 }
 

@@ -13,6 +13,8 @@
 mod caps;
 mod evict;
 mod flows;
+mod full;
+mod item;
 mod newest;
 mod page;
 mod spool;
@@ -25,13 +27,14 @@ use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
 use tidegate_control::schedule::Entitlement;
-use tidegate_wire_mqtt::QoS;
 
-use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
+use crate::classes::{CLASSES_MAX, OnFull, Priority, PriorityMode};
 use crate::gate::share::Full;
 use crate::session::Queued;
 pub(crate) use flows::Share;
 use flows::{Flows, ITEMS_MAX, QueueFlow, QueuePlace, claim_of};
+pub(crate) use item::{Bounds, Gone, Item, NextMessage};
+use item::{WaitingCopy, Weighed, is_latest, is_passing};
 use newest::Newest;
 pub use page::ID_SETS_MAX;
 use page::QueuePages;
@@ -64,115 +67,11 @@ pub(crate) struct Queue {
     /// Messages by class, of all that is in line and flows.
     class_len: [u32; CLASSES_MAX],
     /// The timer that looks for what waited too long, if one is set.
-    pub(crate) overdue_at: Option<Timestamp>,
+    overdue_at: Option<Timestamp>,
     /// Since when it is full.
-    pub(crate) full: Option<Full>,
+    full: Option<Full>,
     /// What comes before and behind line and flows, if some of it is on disk.
     pages: Option<Box<QueuePages>>,
-}
-
-/// How much may wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) messages_max: usize,
-    pub(crate) bytes_max: usize,
-    /// Bytes of the class of the message that is offered.
-    pub(crate) class_bytes: usize,
-    /// It is a spool: when it is full the lowest class pays, whoever has the most.
-    pub(crate) is_spool: bool,
-}
-
-/// Why a message does not wait any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
-    /// It came when there was no room.
-    Newest,
-    /// It made room for another one.
-    Oldest,
-    /// A newer one of its topic came, and only the newest is wanted.
-    Conflated,
-    /// Its class had as many bytes waiting as it may.
-    ClassBytes,
-}
-
-/// Something that left the queue.
-#[derive(Debug)]
-pub(crate) enum Item {
-    Message(Queued),
-    Paged(Paged),
-}
-
-impl Item {
-    pub(crate) fn class(&self) -> ClassId {
-        match self {
-            Self::Message(queued) => queued.message.class(),
-            Self::Paged(paged) => paged.class,
-        }
-    }
-
-    /// Whose it is; 0 if that is not known.
-    pub(crate) fn origin(&self) -> u64 {
-        match self {
-            Self::Message(queued) => queued.message.origin(),
-            Self::Paged(_) => 0,
-        }
-    }
-
-    /// Whether it is of this publisher; of what is on disk that is not known.
-    pub(crate) fn may_be_of(&self, origin: u64) -> bool {
-        match self {
-            Self::Message(queued) => queued.message.origin() == origin,
-            Self::Paged(_) => true,
-        }
-    }
-}
-
-/// What [`Queue::pop`] would do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextMessage {
-    Nothing,
-    Message(QoS),
-    /// It has to be read first.
-    OnDisk,
-}
-
-#[derive(Debug)]
-enum WaitingCopy {
-    Message(Queued),
-    /// The newest one of this topic, whichever that is when it leaves; and whether it is of QoS 0.
-    Latest(Box<str>, bool),
-    Paged(Paged),
-}
-
-impl WaitingCopy {
-    /// Has the bytes of its message brought near, which nobody has touched since it came: it is next when everybody else has
-    /// had a turn, and the processor fetches them meanwhile. Of a plain line that is guessed without being told.
-    #[inline]
-    fn fetch_bytes(&self) {
-        if let Self::Message(queued) = self {
-            core::hint::black_box(queued.message.first_byte());
-        }
-    }
-
-    /// The same with what says where its bytes are.
-    #[inline]
-    fn fetch_head(&self) {
-        if let Self::Message(queued) = self {
-            core::hint::black_box((queued.message.size(), queued.message.number()));
-        }
-    }
-}
-
-const _: () = assert!(size_of::<WaitingCopy>() <= 48, "what a message on disk costs in memory");
-
-/// Whether of its topic only the newest waits: its class says so, or who gets it.
-fn is_latest(queued: &Queued, on_full: OnFull) -> bool {
-    queued.is_latest || on_full == OnFull::Latest
-}
-
-/// Nobody was promised that it arrives.
-fn is_passing(queued: &Queued) -> bool {
-    queued.qos == QoS::AtMostOnce
 }
 
 impl Queue {
@@ -454,19 +353,5 @@ impl Queue {
         self.class_bytes[class] -= size;
         self.class_len[class] -= 1;
         self.passing -= passing;
-    }
-}
-
-/// What a message counts for.
-struct Weighed {
-    size: usize,
-    class: usize,
-    passing: usize,
-}
-
-impl Weighed {
-    fn of(queued: &Queued) -> Self {
-        let message = &queued.message;
-        Self { size: message.size(), class: message.class().index(), passing: usize::from(is_passing(queued)) }
     }
 }

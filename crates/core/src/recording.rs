@@ -75,7 +75,7 @@ impl ShardState {
 
     #[cold]
     pub(crate) fn record(&mut self, session: u32, publication: &Publication<'_>, at: Timestamp, now: Timestamp) {
-        let client_id = self.sessions.get(session).map(|session| &*session.client_id);
+        let client_id = self.sessions.get(session).map(|session| &**session.client_id());
         let recording = &mut self.recording;
         if recording.until.is_some_and(|until| until <= now) {
             *recording = Recording::default();

@@ -138,32 +138,32 @@ pub struct Parting {
 impl ShardState {
     pub(crate) fn clients(&self, from: u32, now: Timestamp) -> (Vec<ClientReport>, Option<u32>) {
         let (sessions, next) = self.sessions.page(from, SLOTS_PER_PAGE);
-        let is_ghost = |session: &Session, index: u32| self.by_client.get(&session.client_id) != Some(&index);
+        let is_ghost = |session: &Session, index: u32| self.by_client.get(session.client_id()) != Some(&index);
         let named = sessions.filter(|(index, session)| !is_ghost(session, *index));
         (named.map(|(_, session)| self.describe(session, now)).collect(), next)
     }
 
     pub(crate) fn client(&self, client_id: &str, now: Timestamp) -> Option<ClientDetail> {
-        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
-        let filters = session.subscriptions.iter().take(FILTERS_SHOWN_MAX);
+        let session = self.session_named(client_id)?;
+        let filters = session.subscriptions().take(FILTERS_SHOWN_MAX);
         let mut client = self.describe(session, now);
         client.receiver.look_into_queue(session);
         Some(ClientDetail {
             client,
-            filters: filters.map(|(filter, wish)| (filter.clone(), wish.qos)).collect(),
-            session_expiry: session.expiry,
-            expires_at: session.expires_at,
+            filters: filters.map(|(filter, wish)| (filter.into(), wish.qos)).collect(),
+            session_expiry: session.expiry(),
+            expires_at: session.expires_at(),
         })
     }
 
     fn describe(&self, session: &Session, now: Timestamp) -> ClientReport {
-        let connection = session.conn.and_then(|conn| self.connections.get(conn));
+        let connection = session.conn().and_then(|conn| self.connections.get(conn));
         let publisher = self.publisher_report(session, now);
         let until = publisher.and_then(|publisher| publisher.slowed_until);
         let receiver = ReceiverReport::of(session, connection, &self.settings, now);
         let as_publisher = match (connection, &publisher) {
             (None, _) => ClientState::Away,
-            (Some(connection), _) if connection.pause.is_some_and(|pause| !pause.is_brief) => ClientState::Paused,
+            (Some(connection), _) if connection.is_paused_for_long() => ClientState::Paused,
             (_, Some(publisher)) => state_of(publisher, now),
             _ => ClientState::Ok,
         };
@@ -174,14 +174,14 @@ impl ShardState {
             state => state,
         };
         ClientReport {
-            client_id: Arc::clone(&session.client_id),
-            origin: session.origin,
-            identity: session.identity.clone(),
+            client_id: Arc::clone(session.client_id()),
+            origin: session.origin(),
+            identity: session.identity().clone(),
             link: connection.map(|connection| LinkReport {
-                protocol: connection.face.protocol(),
-                since: connection.since,
-                seen_at: connection.seen_at,
-                outbox_bytes: connection.outbox.len(),
+                protocol: connection.face().protocol(),
+                since: connection.since(),
+                seen_at: connection.seen_at(),
+                outbox_bytes: connection.outbox_len(),
                 stalled_since: connection.stalled_since(),
             }),
             state,
@@ -189,11 +189,14 @@ impl ShardState {
             delay: until.map_or(Duration::ZERO, |until| until.since(now)),
             publisher,
             receiver,
-            takeovers: self.name_conflicts.takeovers(&session.client_id, now),
-            class: session.class.and_then(|class| self.settings.priority.classes.get(class)).map(|it| it.name.clone()),
+            takeovers: self.name_conflicts.takeovers(session.client_id(), now),
+            class: session
+                .class()
+                .and_then(|class| self.settings.priority.classes.get(class))
+                .map(|it| it.name.clone()),
             queued: (session.queue_len(), session.queue_bytes()),
             inflight: session.unconfirmed_len(),
-            subscriptions: session.subscriptions.len(),
+            subscriptions: session.subscriptions().len(),
             ledger: self.ledger_of(session),
         }
     }

@@ -15,8 +15,8 @@ impl ShardState {
     /// this connection, then what waits. [MQTT-4.4.0-1]
     pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let Some(conn) = session.conn else { return };
-        let (kept, steps) = (session.kept, session.under_way.begin_again());
+        let Some(conn) = session.conn() else { return };
+        let (kept, steps) = (session.kept(), session.under_way.begin_again());
         let conn = self.conn_id(conn);
         for (packet_id, is_unsent) in steps {
             if is_unsent {
@@ -24,7 +24,7 @@ impl ShardState {
             } else {
                 // Behind a welcome that waits for the same, it need not wait itself.
                 let until = self.journal.until_synced_for(kept);
-                let is_held = self.connection(conn).is_some_and(|connection| connection.welcome_after == Some(until));
+                let is_held = self.connection(conn).is_some_and(|connection| connection.welcome_after() == Some(until));
                 let until = if is_held { Until::Now } else { until };
                 self.reply(conn, &ClientAnswer::Release { number: packet_id, is_known: true }, until);
             }
@@ -36,9 +36,9 @@ impl ShardState {
     /// Lifetimes do not matter any more: delivery has begun, and the client may know the identifier.
     pub(crate) fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
-        let conn = session.conn;
+        let conn = session.conn();
         let connection = conn.and_then(|conn| self.connections.get(conn));
-        let outbox = connection.map_or(0, |connection| connection.outbox.len());
+        let outbox = connection.map_or(0, Connection::outbox_len);
         if outbox > self.settings.outbox_bytes_max || connection.is_some_and(Connection::is_without_credit) {
             return false;
         }
@@ -48,7 +48,7 @@ impl ShardState {
         // Rules may have changed while the client was away.
         if !self.may_receive(index, publication.topic) {
             if let Some(session) = self.sessions.get_mut(index) {
-                self.journal.dequeue(session.kept, &queued);
+                self.journal.dequeue(session.kept(), &queued);
                 session.under_way.finish(position);
             }
             self.stats.inflight_messages -= 1;
@@ -61,7 +61,7 @@ impl ShardState {
         if fate == SendOutcome::Done
             && let Some(session) = self.sessions.get_mut(index)
         {
-            self.journal.dequeue(session.kept, &queued);
+            self.journal.dequeue(session.kept(), &queued);
             session.under_way.finish(position);
             self.stats.inflight_messages -= 1;
         }

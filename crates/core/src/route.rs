@@ -101,7 +101,7 @@ impl ShardState {
     }
 
     fn is_own(&self, target: &Target, message: &Shareable<'_>) -> bool {
-        self.sessions.get(target.session).is_some_and(|session| session.origin == message.publication.origin)
+        self.sessions.get(target.session).is_some_and(|session| session.origin() == message.publication.origin)
     }
 
     /// The publisher has a subscription that does not want its own messages. [MQTT-3.8.3-3] Others of its may: they are
@@ -148,10 +148,7 @@ impl ShardState {
         if shared.is_empty() {
             return;
         }
-        let is_own = |topic: &str| {
-            let own = session.subscriptions.keys().filter(|filter| !filter.starts_with("$share/"));
-            own.into_iter().any(|filter| topic_matches(filter, topic))
-        };
+        let is_own = |topic: &str| session.unshared_filters().any(|filter| topic_matches(filter, topic));
         let mut orphans: Vec<(Timestamp, Arc<Message>)> = Vec::new();
         let mut take = |queued: &Queued| {
             let view = queued.message.view();
@@ -164,7 +161,7 @@ impl ShardState {
                 take(queued);
             }
         }
-        if let Some(queue) = &session.queue {
+        if let Some(queue) = session.queue() {
             queue.for_each(&mut take);
         }
         // A queue shows them flow by flow; those who get them want the older first.
@@ -254,15 +251,15 @@ pub(crate) fn load_of(
     topic: &str,
 ) -> Load {
     let Some(session) = sessions.get(index) else { return Load::IDLE };
-    if !may(policy, &session.identity, &session.client_id, Action::Receive, topic) {
+    if !may(policy, session.identity(), session.client_id(), Action::Receive, topic) {
         return Load::FORBIDDEN;
     }
-    let outbox = session.conn.and_then(|conn| connections.get(conn)).map_or(0, |connection| connection.outbox.len());
+    let outbox = session.conn().and_then(|conn| connections.get(conn)).map_or(0, Connection::outbox_len);
     Load::new(session.queue_len(), session.under_way.len(), outbox)
 }
 
 /// Filters and names of the groups that a session is a member of.
 fn groups_of(session: &Session) -> Vec<(Box<str>, Box<str>)> {
-    let shared = session.subscriptions.keys().filter_map(|text| text.strip_prefix("$share/"));
+    let shared = session.shared_filters().filter_map(|text| text.strip_prefix("$share/"));
     shared.filter_map(|rest| rest.split_once('/')).map(|(name, filter)| (filter.into(), name.into())).collect()
 }

@@ -1,158 +1,89 @@
 //! One session: what outlives a connection, if the client asked for that.
+//!
+//! Who else changes it says what is meant: a folder's file for each kind of thing, and nobody but these sees the fields. What is to be seen
+//! are owners with fields of their own.
 
+mod filters;
+mod held;
 mod inbound;
+mod queued;
 mod under_way;
+mod waiting;
+mod will;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::num::NonZeroU32;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::QoS;
 
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::crowding::Crowding;
-use crate::event::Stats;
-use crate::gate::hold::HoldQueue;
 use crate::ledger::Ledger;
-use crate::message::Message;
-use crate::queue::{Item, Queue};
+use crate::queue::Queue;
 use crate::retained::Walk;
 use crate::shares::Shares;
 use crate::subscriptions::SubscriberOptions;
+pub(crate) use held::{Held, HeldAnswer, HoldQueue};
 pub(crate) use inbound::InboundIds;
+pub(crate) use queued::{Queued, SubscriptionIds};
 pub(crate) use under_way::{DueMessage, InflightStage, UnderWay};
+pub(crate) use will::PendingWill;
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) client_id: Arc<str>,
-    pub(crate) identity: Identity,
+    client_id: Arc<str>,
+    identity: Identity,
     /// Names this client among all of all shards, for "no local" and for the order of its messages.
-    pub(crate) origin: u64,
+    origin: u64,
     /// Who it belongs to; see [`parent_of`](crate::parent::parent_of). Follows `identity`.
-    pub(crate) parent: u64,
-    pub(crate) conn: Option<u32>,
+    parent: u64,
+    conn: Option<u32>,
     /// How long it is kept without a connection; `Duration::MAX` is for ever.
-    pub(crate) expiry: Duration,
+    expiry: Duration,
     /// When it ends, while there is no connection.
-    pub(crate) expires_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
     /// The timer that counts; others of this session are left over.
-    pub(crate) timer_at: Option<Timestamp>,
-    pub(crate) will: Option<Box<PendingWill>>,
+    timer_at: Option<Timestamp>,
+    will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
-    pub(crate) subscriptions: BTreeMap<Box<str>, SubscriberOptions>,
+    subscriptions: BTreeMap<Box<str>, SubscriberOptions>,
     /// Retained messages that are still to be sent for some of them, by filter.
-    pub(crate) bursts: BTreeMap<Box<str>, Walk>,
+    bursts: BTreeMap<Box<str>, Walk>,
     /// It is among those that go on with them in the next turn.
-    pub(crate) is_bursting: bool,
+    is_bursting: bool,
     /// What of theirs is bounded.
-    pub(crate) shares: Shares,
+    shares: Shares,
     /// QoS 2 messages received and not yet released.
     pub(crate) inbound: InboundIds,
     /// Messages sent and not yet acknowledged.
     pub(crate) under_way: UnderWay,
     /// Its entry among the publishers, once it has published; only while it is connected.
-    pub(crate) publisher: Option<u32>,
+    publisher: Option<u32>,
     /// The class of its last message on this connection.
-    pub(crate) class: Option<ClassId>,
+    class: Option<ClassId>,
     /// Its messages that have to wait before they are taken; none if there are none.
-    pub(crate) held: Option<Box<HoldQueue>>,
+    held: Option<Box<HoldQueue>>,
     /// The timer for them that counts.
-    pub(crate) wake_at: Option<Timestamp>,
+    wake_at: Option<Timestamp>,
     /// What waits for it beyond that; none if nothing does.
-    pub(crate) queue: Option<Box<Queue>>,
+    queue: Option<Box<Queue>>,
     /// Whose messages were lost for want of room; none if none ever was.
-    pub(crate) crowding: Option<Box<Crowding>>,
+    crowding: Option<Box<Crowding>>,
     /// Bytes that may wait for it, if it is a bridge; any number of messages.
-    pub(crate) spool: Option<usize>,
+    spool: Option<usize>,
     /// Bytes of that which are counted as those of somebody who is away; see `gate::absent`.
-    pub(crate) absent_bytes: usize,
+    absent_bytes: usize,
     /// Its number in the store; 0 if it does not outlive the process.
-    pub(crate) kept: u64,
+    kept: u64,
     /// The turn that wrote it down first; 0 if that was in an earlier life.
-    pub(crate) kept_turn: u64,
+    kept_turn: u64,
     /// The last place there that was given to a message.
-    pub(crate) places: u64,
+    places: u64,
     /// What became of its messages, up to its open connection.
     pub(crate) ledger: Ledger,
-}
-
-/// A message that waits.
-#[derive(Clone, Debug)]
-pub(crate) struct Queued {
-    pub(crate) message: Arc<Message>,
-    pub(crate) qos: QoS,
-    pub(crate) retain: bool,
-    pub(crate) ids: SubscriptionIds,
-    /// Its place in the store; 0 if it has none.
-    pub(crate) place: u64,
-    /// Since when it waits.
-    pub(crate) since: Timestamp,
-    /// A newer one of its topic takes its place.
-    pub(crate) is_latest: bool,
-}
-
-impl Queued {
-    /// It ends with its session, in the store too.
-    pub(crate) fn let_go(&self) {
-        if self.place != 0 {
-            self.message.let_go();
-        }
-    }
-}
-
-/// Identifiers of the matching subscriptions: none or one in nearly every case.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SubscriptionIds {
-    #[default]
-    None,
-    One(NonZeroU32),
-    /// Behind one pointer: there are many of these, and few of those.
-    Many(Arc<Vec<NonZeroU32>>),
-}
-
-impl SubscriptionIds {
-    pub(crate) fn as_slice(&self) -> &[NonZeroU32] {
-        match self {
-            Self::None => &[],
-            Self::One(id) => core::slice::from_ref(id),
-            Self::Many(ids) => ids,
-        }
-    }
-
-    /// Bytes that are kept elsewhere.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        match self {
-            Self::None | Self::One(_) => 0,
-            Self::Many(ids) => size_of_val(ids.as_slice()),
-        }
-    }
-}
-
-impl FromIterator<NonZeroU32> for SubscriptionIds {
-    fn from_iter<I: IntoIterator<Item = NonZeroU32>>(ids: I) -> Self {
-        let mut ids = ids.into_iter();
-        match (ids.next(), ids.next()) {
-            (None, _) => Self::None,
-            (Some(one), None) => Self::One(one),
-            (Some(first), Some(second)) => Self::Many(Arc::new([first, second].into_iter().chain(ids).collect())),
-        }
-    }
-}
-
-/// A will, and when it is due once the connection is lost.
-#[derive(Debug)]
-pub(crate) struct PendingWill {
-    pub(crate) message: Arc<Message>,
-    pub(crate) delay: Duration,
-    /// Set when the connection is gone and the delay runs.
-    pub(crate) due_at: Option<Timestamp>,
-    /// It is in the store.
-    pub(crate) is_kept: bool,
 }
 
 impl Session {
@@ -188,9 +119,147 @@ impl Session {
         }
     }
 
+    #[inline]
+    pub(crate) fn client_id(&self) -> &Arc<str> {
+        &self.client_id
+    }
+
+    #[inline]
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Names this client among all of all shards, for "no local" and for the order of its messages.
+    #[inline]
+    pub(crate) fn origin(&self) -> u64 {
+        self.origin
+    }
+
+    /// Who it belongs to; see [`parent_of`](crate::parent::parent_of).
+    #[inline]
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent
+    }
+
+    #[inline]
+    pub(crate) fn conn(&self) -> Option<u32> {
+        self.conn
+    }
+
+    /// The client is there, by this connection and as this user.
+    pub(crate) fn begin_connection(&mut self, conn: u32, identity: Identity, parent: u64) {
+        (self.conn, self.identity, self.parent) = (Some(conn), identity, parent);
+        // What it lost while it was away is not for taking too little.
+        self.crowding = None;
+        self.class = None;
+        self.stop_clocks();
+        self.inbound.begin_connection();
+    }
+
+    /// The client goes on from another address.
+    pub(crate) fn set_peer(&mut self, peer: &Arc<str>) {
+        self.identity.peer = Arc::clone(peer);
+    }
+
+    /// The connection is gone; this is what went over it.
+    pub(crate) fn end_connection(&mut self, traffic: &Ledger) {
+        self.conn = None;
+        self.crowding = None;
+        self.ledger.add(traffic);
+    }
+
+    /// How long it is kept without a connection; `Duration::MAX` is for ever.
+    pub(crate) fn expiry(&self) -> Duration {
+        self.expiry
+    }
+
+    pub(crate) fn set_expiry(&mut self, expiry: Duration) {
+        self.expiry = expiry;
+    }
+
     /// Whether anything is kept for the client while it is away.
     pub(crate) fn is_lasting(&self) -> bool {
         !self.expiry.is_zero()
+    }
+
+    /// Its entry among the publishers, once it has published; only while it is connected.
+    #[inline]
+    pub(crate) fn publisher(&self) -> Option<u32> {
+        self.publisher
+    }
+
+    /// It publishes: this is its entry.
+    pub(crate) fn set_publisher(&mut self, slot: u32) {
+        self.publisher = Some(slot);
+    }
+
+    /// It is no publisher any more.
+    pub(crate) fn take_publisher(&mut self) -> Option<u32> {
+        self.publisher.take()
+    }
+
+    /// The class of its last message on this connection.
+    #[inline]
+    pub(crate) fn class(&self) -> Option<ClassId> {
+        self.class
+    }
+
+    #[inline]
+    pub(crate) fn note_class(&mut self, class: ClassId) {
+        self.class = Some(class);
+    }
+
+    /// Bytes that may wait for it, if it is a bridge; any number of messages.
+    #[inline]
+    pub(crate) fn spool(&self) -> Option<usize> {
+        self.spool
+    }
+
+    pub(crate) fn set_spool(&mut self, spool: Option<usize>) {
+        self.spool = spool;
+    }
+
+    /// Its number in the store; 0 if it does not outlive the process.
+    #[inline]
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Whether it outlives the process.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept != 0
+    }
+
+    /// The turn that wrote it down first; 0 if that was in an earlier life.
+    pub(crate) fn kept_turn(&self) -> u64 {
+        self.kept_turn
+    }
+
+    /// From this turn on it is in the store, under this number.
+    pub(crate) fn keep_as(&mut self, number: u64, turn: u64) {
+        (self.kept, self.kept_turn) = (number, turn);
+    }
+
+    /// A place in the store for one more message.
+    pub(crate) fn take_place(&mut self) -> u64 {
+        self.places += 1;
+        self.places
+    }
+
+    /// A message has this place there since an earlier life.
+    pub(crate) fn note_place(&mut self, place: u64) {
+        self.places = self.places.max(place);
+    }
+
+    /// A message for it was lost for want of room.
+    pub(crate) fn note_crowding(&mut self, origin: u64, now: Timestamp) {
+        Crowding::note(&mut self.crowding, origin, now);
+    }
+
+    /// Whose messages were lost for want of room; none if none ever was.
+    pub(crate) fn crowding(&self) -> Option<&Crowding> {
+        self.crowding.as_deref()
     }
 
     /// Messages of the client that wait for an answer of ours, or for its PUBREL.
@@ -198,51 +267,13 @@ impl Session {
         self.inbound.of_connection() + self.held.as_ref().map_or(0, |queue| queue.unacknowledged())
     }
 
+    /// Messages sent and not yet acknowledged.
+    pub(crate) fn unconfirmed_len(&self) -> usize {
+        self.under_way.unconfirmed().count()
+    }
+
     /// Whether anything would be sent if there were room.
     pub(crate) fn has_more(&self) -> bool {
-        self.is_waiting() || !self.bursts.is_empty()
-    }
-
-    pub(crate) fn queue_len(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.len())
-    }
-
-    pub(crate) fn queue_bytes(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.bytes())
-    }
-
-    /// Bytes in memory that wait for somebody who is away; see `gate::absent`.
-    pub(crate) fn away_bytes(&self) -> usize {
-        let queue = self.queue.as_ref().filter(|queue| self.conn.is_none() && queue.on_disk() == 0);
-        queue.map_or(0, |queue| queue.bytes())
-    }
-
-    /// Something waits for the client.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.queue.is_some() || self.under_way.has_unsent()
-    }
-
-    /// Changes the queue. The gauges of all queues are kept with each change: counting a million sessions would take a
-    /// turn.
-    pub(crate) fn with_queue<T>(&mut self, stats: &mut Stats, change: impl FnOnce(&mut Queue, &mut Stats) -> T) -> T {
-        let mut queue = self.queue.take().unwrap_or_default();
-        let (len, bytes, on_disk) = (queue.len() as u64, queue.bytes() as u64, queue.on_disk() as u64);
-        let answer = change(&mut queue, stats);
-        stats.queued_messages = stats.queued_messages + queue.len() as u64 - len;
-        stats.queued_bytes = stats.queued_bytes + queue.bytes() as u64 - bytes;
-        stats.queued_on_disk = stats.queued_on_disk + queue.on_disk() as u64 - on_disk;
-        self.queue = Some(queue).filter(|queue| queue.len() > 0);
-        answer
-    }
-
-    pub(crate) fn dequeue(&mut self, stats: &mut Stats) -> Option<Queued> {
-        self.queue.as_ref()?;
-        self.with_queue(stats, |queue, _| queue.pop())
-    }
-
-    /// Takes what comes next, also if it is on disk.
-    pub(crate) fn dequeue_any(&mut self, stats: &mut Stats) -> Option<Item> {
-        self.queue.as_ref()?;
-        self.with_queue(stats, |queue, _| queue.take())
+        self.is_waiting() || self.has_bursts()
     }
 }

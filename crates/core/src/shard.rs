@@ -25,6 +25,7 @@ use tidegate_wire_mqtt::{PacketId, ReasonCode, Subscription, TopicFilter};
 use crate::access::{Identity, Policy};
 use crate::between::{Batch, Unread};
 use crate::connect::{ClientWill, Hello};
+use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::face::Face;
 use crate::gate::{LimitsFull, Memory, Whom};
@@ -219,14 +220,14 @@ impl Shard {
 
     /// Whether a connection is on its way out: it is told the last of what there is to say.
     pub fn is_closing(&self, conn: ConnId) -> bool {
-        self.state.connection(conn).is_none_or(|connection| connection.is_closing)
+        self.state.connection(conn).is_none_or(Connection::is_closing)
     }
 
     /// A client goes on from another address: bans and logs mean that one from now on.
     pub fn set_peer(&mut self, conn: ConnId, peer: &Arc<str>) {
-        let session = self.state.connection(conn).map(|connection| connection.session);
+        let session = self.state.connection(conn).map(Connection::session);
         if let Some(session) = session.and_then(|index| self.state.sessions.get_mut(index)) {
-            session.identity.peer = Arc::clone(peer);
+            session.set_peer(peer);
         }
     }
 

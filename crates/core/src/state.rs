@@ -1,5 +1,5 @@
-//! What a shard is made of. Each field is an owner with fields of its own that nobody else sees; sessions and connections
-//! are records, and belong to whoever handles them.
+//! What a shard is made of. Each field is an owner with fields of its own that nobody else sees, and so is each session and
+//! each connection: who changes one says what is meant.
 //!
 //! Knows no outside: `shard.rs` is that. One file per verb beside it: `connect`, `input`, `publish`, `subscribe`, `handover`;
 //! admission is in `gate`, delivery in `route` and `deliver`, the end of things in `close`.
@@ -152,7 +152,7 @@ impl ShardState {
             return None;
         }
         let connection = self.connections.get_mut(conn.index)?;
-        let face: &mut dyn Any = &mut *connection.face;
+        let face: &mut dyn Any = connection.face_mut();
         Some((face.downcast_mut()?, &self.memory))
     }
 
@@ -200,7 +200,7 @@ impl ShardState {
         while let Some(conn) = self.to_write.pop_front() {
             if let Some(connection) = self.connection_mut(conn) {
                 connection.unlist();
-                if connection.welcome_after.is_none() {
+                if connection.is_welcomed() {
                     return Some(conn);
                 }
             }
@@ -209,8 +209,8 @@ impl ShardState {
     }
 
     pub(crate) fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
-        let is_open = |connection: &&Connection| connection.welcome_after.is_none();
-        self.connection(conn).filter(is_open).map_or([&[], &[]], |connection| connection.outbox.slices())
+        let is_open = |connection: &&Connection| connection.is_welcomed();
+        self.connection(conn).filter(is_open).map_or([&[], &[]], Connection::outbox_slices)
     }
 
     pub(crate) fn room_ahead(&self, conn: ConnId, now: Timestamp) -> usize {
@@ -224,15 +224,15 @@ impl ShardState {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        let (before, was_slow) = (connection.outbox.len(), connection.stalled_since().is_some());
-        let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
+        let (before, was_slow) = (connection.outbox_len(), connection.stalled_since().is_some());
+        let shown: usize = connection.outbox_slices().iter().map(|slice| slice.len()).sum();
         connection.on_written(bytes, shown, &mut self.spares, now);
-        self.memory.release_outbox(before - connection.outbox.len());
+        self.memory.release_outbox(before - connection.outbox_len());
         let is_slow = connection.stalled_since().is_some();
         self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
-        let (session, is_closing) = (connection.session, connection.is_closing);
+        let (session, is_closing) = (connection.session(), connection.is_closing());
         // Behind the answers there were messages that were not shown.
-        if bytes > 0 && bytes == shown && connection.outbox.len() > 0 && connection.list() {
+        if bytes > 0 && bytes == shown && connection.outbox_len() > 0 && connection.list() {
             self.to_write.push_back(conn);
         }
         if is_slow {
@@ -244,7 +244,7 @@ impl ShardState {
     }
 
     pub(crate) fn handle_room(&mut self, conn: ConnId, now: Timestamp) {
-        let session = self.connection(conn).filter(|connection| !connection.is_closing).map(|it| it.session);
+        let session = self.connection(conn).filter(|connection| !connection.is_closing()).map(Connection::session);
         if let Some(session) = session.filter(|session| self.sessions.get(*session).is_some_and(Session::has_more)) {
             self.pump(session, now);
         }
@@ -256,7 +256,7 @@ impl ShardState {
 
     pub(crate) fn may_read(&self, conn: ConnId) -> bool {
         let is_willing = |connection: &Connection| {
-            connection.pause.is_none()
+            !connection.is_paused()
                 && connection.answer_bytes() <= self.settings.outbox_bytes_max / 2
                 && !connection.is_owed_much()
         };
@@ -312,6 +312,22 @@ impl ShardState {
             return None;
         }
         self.connections.get_mut(conn.index)
+    }
+
+    /// The place of a connection's session.
+    #[inline]
+    pub(crate) fn session_at(&self, conn: ConnId) -> Option<u32> {
+        self.connection(conn).map(Connection::session)
+    }
+
+    pub(crate) fn session_of(&mut self, conn: ConnId) -> Option<&mut Session> {
+        let session = self.session_at(conn)?;
+        self.sessions.get_mut(session)
+    }
+
+    /// The session of the client that is called so.
+    pub(crate) fn session_named(&self, client_id: &str) -> Option<&Session> {
+        self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))
     }
 
     pub(crate) fn conn_id(&self, index: u32) -> ConnId {

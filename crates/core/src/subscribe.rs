@@ -1,9 +1,9 @@
 //! Subscriptions come and go, and the other shards are told of them.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
-use core::ops::Bound;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Limits, PacketId, ReasonCode, RetainHandling, Subscription, TopicFilter};
@@ -14,8 +14,8 @@ use crate::event::Event;
 use crate::face::ClientAnswer;
 use crate::gate::Kind;
 use crate::limits::STRANGER_BYTES;
+use crate::session::Session;
 use crate::shard::ConnId;
-use crate::shares::Shares;
 use crate::state::ShardState;
 use crate::subscriptions::{Presence, SubscribeOutcome, SubscriberOptions};
 
@@ -39,8 +39,8 @@ impl ShardState {
         subscriptions: impl Iterator<Item = Subscription<'s>>,
         now: Timestamp,
     ) {
-        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
-        let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, |session| session.kept));
+        let Some(index) = self.session_at(conn) else { return };
+        let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, Session::kept));
         let mut grants = Vec::new();
         for subscription in subscriptions {
             // Of a group's messages each has one receiver: one that is dropped there would be missed by all.
@@ -70,17 +70,12 @@ impl ShardState {
         number: PacketId,
         filters: impl Iterator<Item = TopicFilter<'s>>,
     ) {
-        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
-        let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, |session| session.kept));
+        let Some(index) = self.session_at(conn) else { return };
+        let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, Session::kept));
         let mut existed = Vec::new();
         for filter in filters {
             let session = self.sessions.get_mut(index);
-            let is_ended = session.is_some_and(|session| {
-                let Some(wish) = session.subscriptions.remove(filter.as_str()) else { return false };
-                session.shares = session.shares - Shares::of(&filter, wish);
-                session.bursts.remove(filter.as_str());
-                true
-            });
+            let is_ended = session.is_some_and(|session| session.remove_subscription(&filter));
             if is_ended {
                 self.unsubscribe_one(index, &filter);
                 self.journal.unsubscribe(kept, filter.as_str());
@@ -102,20 +97,20 @@ impl ShardState {
     ) -> Result<SubscriberOptions, ReasonCode> {
         let filter = subscription.filter.as_str();
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
-        let before = session.subscriptions.get(filter).map(|before| Shares::of(&subscription.filter, *before));
-        let after = session.shares - before.unwrap_or_default() + Shares::of(&subscription.filter, wish);
-        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
+        let is_new = session.subscription(filter).is_none();
+        let after = session.shares_with(&subscription.filter, wish);
+        let is_full = session.subscriptions().len() >= self.settings.subscriptions_max
             || !self.subscriptions.has_room_for(subscription.filter.pattern());
         // Who was let in is not made deaf because the broker is busy; only for want of memory.
         let is_pressed = !self.memory.has_room(Kind::Session, STRANGER_BYTES);
         // A promise that cannot be kept is not made.
-        let is_lost = session.kept != 0 && self.store_trouble().is_some();
-        if is_lost || (before.is_none() && (is_full || is_pressed)) || after.exceed() {
+        let is_lost = session.is_kept() && self.store_trouble().is_some();
+        if is_lost || (is_new && (is_full || is_pressed)) || after.exceed() {
             return Err(ReasonCode::QuotaExceeded);
         }
         // With its group: who shares takes from others, and the policy may be stricter for that.
-        if !self.may(&session.identity, &session.client_id, Action::Subscribe, subscription.filter.as_str()) {
-            let client_id = Arc::clone(&session.client_id);
+        if !self.may(session.identity(), session.client_id(), Action::Subscribe, subscription.filter.as_str()) {
+            let client_id = Arc::clone(session.client_id());
             self.tell(Event::Denied { client_id, what: "subscribe", topic: filter.into() });
             return Err(ReasonCode::NotAuthorized);
         }
@@ -129,9 +124,7 @@ impl ShardState {
         wish: SubscriberOptions,
     ) -> SubscribeOutcome {
         if let Some(session) = self.sessions.get_mut(index) {
-            let before = session.subscriptions.insert(filter.as_str().into(), wish);
-            let before = before.map(|before| Shares::of(filter, before)).unwrap_or_default();
-            session.shares = session.shares - before + Shares::of(filter, wish);
+            session.add_subscription(filter, wish);
         }
         let pattern = filter.pattern();
         if let Some(group) = filter.group() {
@@ -160,9 +153,7 @@ impl ShardState {
     /// The client came or went: its groups should know.
     pub(crate) fn set_group_presence(&mut self, index: u32, presence: Presence) {
         let Some(session) = self.sessions.get(index) else { return };
-        let from_there = session.subscriptions.range::<str, _>((Bound::Included("$share/"), Bound::Unbounded));
-        let filters = from_there.map(|(filter, _)| filter);
-        let shared: Vec<_> = filters.take_while(|filter| filter.starts_with("$share/")).cloned().collect();
+        let shared: Vec<Box<str>> = session.shared_filters().map(Box::from).collect();
         for text in shared {
             let Ok(filter) = TopicFilter::parse(&text, &own_filters()) else { continue };
             if let Some(group) = filter.group() {

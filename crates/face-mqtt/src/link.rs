@@ -45,11 +45,7 @@ impl Face for FaceLink {
     }
 
     fn protocol(&self) -> &'static str {
-        match self.peer.version {
-            Version::V31 => "3.1",
-            Version::V311 => "3.1.1",
-            Version::V5 => "5",
-        }
+        self.peer.version.number()
     }
 
     fn packet_length(&self) -> PacketLength {

@@ -44,14 +44,7 @@ impl Body for Disconnect<'_> {
     }
 
     fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
-        let bare = self.properties.is_empty_under(keep);
-        if !version.is_v5() || (bare && self.reason == ReasonCode::Success) {
-            return;
-        }
-        out.put_u8(self.reason.code());
-        if !bare {
-            self.properties.write(keep, out);
-        }
+        self.properties.write_after(self.reason, version, keep, out);
     }
 }
 

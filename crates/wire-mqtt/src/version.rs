@@ -38,6 +38,15 @@ impl Version {
         }
     }
 
+    /// The number that people know it by.
+    pub const fn number(self) -> &'static str {
+        match self {
+            Self::V31 => "3.1",
+            Self::V311 => "3.1.1",
+            Self::V5 => "5",
+        }
+    }
+
     /// The version of a protocol name and level, and whether a bridge speaks; the name must fit the level. MQTT 5 has options
     /// of a subscription for what the bit of bridges is for.
     pub(crate) fn of(name: &[u8], level: u8) -> Option<(Self, bool)> {

@@ -11,7 +11,6 @@ use alloc::collections::BTreeSet;
 
 use tidegate_control::Timestamp;
 
-use crate::crowding::Crowding;
 use crate::ledger::Loss;
 use crate::limits::ABSENT_DROPS_MAX;
 use crate::state::ShardState;
@@ -56,7 +55,7 @@ impl ShardState {
     pub(crate) fn note_absent(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         let bytes = session.away_bytes();
-        let before = core::mem::replace(&mut session.absent_bytes, bytes);
+        let before = session.replace_absent_bytes(bytes);
         self.memory.absent.change(index, before, bytes);
     }
 
@@ -83,9 +82,9 @@ impl ShardState {
     fn drop_for_absence(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         if let Some(lost) = session.with_queue(&mut self.stats, |queue, _| queue.evict()) {
-            self.journal.dequeue_item(session.kept, &lost);
+            self.journal.dequeue_item(session.kept(), &lost);
             session.ledger.lose_delivery(Loss::AbsentBudget, lost.class(), &mut self.stats);
-            Crowding::note(&mut session.crowding, 0, now);
+            session.note_crowding(0, now);
         }
         self.note_absent(index);
     }

@@ -42,17 +42,17 @@ impl ShardState {
         let alone = 1 << 62 | u64::from(conn.index);
         let stranger = Standing { entitled_at: Timestamp::MAX, weight: 1, grant: 0 };
         let connection = self.connection(conn);
-        let session = connection.and_then(|connection| self.sessions.get(connection.session));
+        let session = connection.and_then(|connection| self.sessions.get(connection.session()));
         let (Some(connection), Some(session), Some(plan)) = (connection, session, self.gate.plan()) else {
             return Reading { parent: alone, standing: stranger };
         };
         // Of whom neither user nor address is known, nobody knows whom it belongs to.
-        let parent = if session.parent == 0 { alone } else { session.parent };
+        let parent = if session.parent() == 0 { alone } else { session.parent() };
         let mut standing = Standing { weight: self.read_weight(session), ..stranger };
-        let Some(publisher) = session.publisher.and_then(|slot| self.gate.publishers.get(slot)) else {
+        let Some(publisher) = session.publisher().and_then(|slot| self.gate.publishers.get(slot)) else {
             return Reading {
                 parent,
-                standing: Standing { entitled_at: connection.silent.entitled_at(now), ..standing },
+                standing: Standing { entitled_at: connection.silent().entitled_at(now), ..standing },
             };
         };
         let (claim, plan) = (&publisher.claim, plan.claim());
@@ -69,10 +69,10 @@ impl ShardState {
 
     pub(crate) fn entitled(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> u32 {
         let Some(connection) = self.connection(conn) else { return 0 };
-        let (Some(session), Some(plan)) = (self.sessions.get(connection.session), self.gate.plan()) else { return 0 };
-        match session.publisher.and_then(|slot| self.gate.publishers.get(slot)) {
+        let (Some(session), Some(plan)) = (self.sessions.get(connection.session()), self.gate.plan()) else { return 0 };
+        match session.publisher().and_then(|slot| self.gate.publishers.get(slot)) {
             Some(publisher) => publisher.claim.tokens_at(&plan.claim(), now, dry_at) as u32,
-            None => connection.silent.tokens(now),
+            None => connection.silent().tokens(now),
         }
     }
 
@@ -82,7 +82,7 @@ impl ShardState {
         if priority.mode == PriorityMode::Off {
             return 1;
         }
-        match session.class {
+        match session.class() {
             Some(class) if ![ClassId::HIGH, ClassId::LOW, ClassId::SYS].contains(&class) => {
                 priority.classes.weight(class)
             }
@@ -104,9 +104,9 @@ impl ShardState {
         if !connection.take_hint(HINT_EVERY, now) {
             return None;
         }
-        let hears_hints = connection.hears_refusals;
+        let hears_hints = connection.hears_refusals();
         self.note_slowed(index, now, now);
-        let slot = self.sessions.get(index)?.publisher?;
+        let slot = self.sessions.get(index)?.publisher()?;
         let interval = self.gate.publishers.get(slot).and_then(served_interval)?;
         if hears_hints && delivery != Delivery::AtMostOnce {
             return Some(interval);
@@ -128,7 +128,7 @@ impl ShardState {
     /// Its messages were not taken, or reached nobody, because all receivers were full: what it sends now is not what it
     /// would like to send, and nothing is learned from it.
     pub(crate) fn note_crowded_out(&mut self, index: u32) {
-        let slot = self.sessions.get(index).and_then(|session| session.publisher);
+        let slot = self.sessions.get(index).and_then(Session::publisher);
         if let Some(publisher) = slot.and_then(|slot| self.gate.publishers.get_mut(slot)) {
             publisher.claim.on_refused();
         }
@@ -153,8 +153,7 @@ impl ShardState {
     #[cold]
     pub(crate) fn note_full_receivers(&mut self, index: u32, until: Timestamp) {
         if let Some(trouble) = self.trouble_of(index) {
-            trouble.refused += 1;
-            trouble.receivers_full_until = Some(until);
+            trouble.note_receivers_full(until);
         }
     }
 }
@@ -171,8 +170,8 @@ fn served_interval(publisher: &Publisher) -> Option<Duration> {
 impl Connection {
     /// Since when it has not been read dry, if that is long.
     pub(crate) fn unread_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let is_unread = self.seen_at.since(self.dry_at) > CALM_WINDOW && now.since(self.seen_at) < UNREAD_SHOWN;
-        is_unread.then_some(self.dry_at)
+        let is_unread = self.seen_at().since(self.dry_at()) > CALM_WINDOW && now.since(self.seen_at()) < UNREAD_SHOWN;
+        is_unread.then_some(self.dry_at())
     }
 }
 

@@ -43,12 +43,9 @@ impl ShardState {
         route.targets.iter().any(|target| {
             let session = self.sessions.get(target.session);
             let is_meant = |own| !(target.no_local && own == publication.origin);
-            let Some(session) = session.filter(|session| is_meant(session.origin)) else { return false };
-            let bounds = bounds_of(&self.settings, session.spool, class);
-            session
-                .queue
-                .as_ref()
-                .is_some_and(|queue| queue.is_full(size, bounds) || queue.is_class_full(class, size, bounds))
+            let Some(session) = session.filter(|session| is_meant(session.origin())) else { return false };
+            let bounds = bounds_of(&self.settings, session.spool(), class);
+            session.queue().is_some_and(|queue| queue.is_full(size, bounds) || queue.is_class_full(class, size, bounds))
         })
     }
 }

@@ -10,6 +10,7 @@ use tidegate_control::Timestamp;
 
 use crate::access::Action;
 use crate::classes::{ClassBy, ClassId, PriorityMode};
+use crate::connection::Connection;
 use crate::message::{Precedence, Publication};
 use crate::state::ShardState;
 
@@ -27,10 +28,10 @@ pub struct ClassReport {
 
 impl ShardState {
     pub(crate) fn class_of(&self, client_id: &str) -> Option<ClassReport> {
-        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
-        let id = session.class.unwrap_or(ClassId::NORMAL);
+        let session = self.session_named(client_id)?;
+        let id = session.class().unwrap_or(ClassId::NORMAL);
         let class = self.settings.priority.classes.get(id)?;
-        let rank = session.publisher.and_then(|slot| self.gate.publishers.rank_of(slot));
+        let rank = session.publisher().and_then(|slot| self.gate.publishers.rank_of(slot));
         Some(ClassReport { class: id, name: class.name.clone(), weight: class.weight, rank })
     }
 
@@ -43,21 +44,21 @@ impl ShardState {
         }
         let Some(session) = self.sessions.get_mut(index) else { return Precedence::UNKNOWN };
         let wants_rate = priority.mode == PriorityMode::Paper;
-        let rank = if let Some(slot) = session.publisher {
+        let rank = if let Some(slot) = session.publisher() {
             self.gate.publishers.standing(slot, wants_rate, now)
         } else {
-            let since = session.conn.and_then(|conn| self.connections.get(conn)).map(|connection| connection.since);
+            let since = session.conn().and_then(|conn| self.connections.get(conn)).map(Connection::since);
             self.gate.standing_of_first(since, wants_rate, now)
         };
-        let standing = Precedence { parent: session.parent, ..rank };
+        let standing = Precedence { parent: session.parent(), ..rank };
         // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
         if publication.properties.is_empty() && !priority.has_more_to_ask() {
-            session.class = Some(standing.class);
+            session.note_class(standing.class);
             return standing;
         }
         let standing = self.ask_further(index, publication, standing);
         if let Some(session) = self.sessions.get_mut(index) {
-            session.class = Some(standing.class);
+            session.note_class(standing.class);
         }
         standing
     }
@@ -70,7 +71,7 @@ impl ShardState {
         }
         if priority.by != ClassBy::Rank
             && let Some((class, is_by_topic)) =
-                priority.classes.by_rules(&session.identity, &session.client_id, publication.topic)
+                priority.classes.by_rules(session.identity(), session.client_id(), publication.topic)
         {
             standing = Precedence { class, is_by_topic, ..standing };
         }
@@ -82,7 +83,7 @@ impl ShardState {
         let claim = publication.properties.user_properties().find(|(name, _)| *name == CLAIM);
         let (Some((_, name)), Some(session)) = (claim, self.sessions.get(index)) else { return standing };
         let classes = &self.settings.priority.classes;
-        let may_raise = || self.may(&session.identity, &session.client_id, Action::Prioritize, publication.topic);
+        let may_raise = || self.may(session.identity(), session.client_id(), Action::Prioritize, publication.topic);
         match classes.find(name).filter(|_| !standing.is_by_topic) {
             Some(class) if classes.weight(class) <= classes.weight(standing.class) || may_raise() => {
                 Precedence { class, ..standing }

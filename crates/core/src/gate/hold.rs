@@ -11,124 +11,24 @@
 //! *ghost*, a session without a name that exists until they are released, at most a minute later; the client's next
 //! session takes over from it. Who connects, publishes and leaves at once is slowed like everybody else.
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Pressure, Verdict};
-use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
+use tidegate_wire_mqtt::Delivery;
 
 use super::{Gate, GateArrival};
-use crate::classes::ClassId;
 use crate::connection::Pause;
-use crate::event::{Event, Stats};
+use crate::event::Event;
 use crate::ledger::Loss;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
 use crate::message::{Message, Publication, Shareable};
 use crate::persist::Until;
-use crate::session::Session;
-use crate::settings::Settings;
+use crate::session::{Held, HeldAnswer, HoldQueue, Session};
 use crate::shard::ConnId;
 use crate::state::ShardState;
 use crate::timers::DueTimer;
-
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) message: Arc<Message>,
-    pub(crate) delivery: Delivery,
-    pub(crate) release_at: Timestamp,
-    pub(crate) came: Timestamp,
-    pub(crate) answer: HeldAnswer,
-}
-
-/// Whether the acknowledgement of a held message is still wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeldAnswer {
-    Owed,
-    /// The connection that it came by is gone.
-    Void,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct HoldQueue {
-    messages: VecDeque<Held>,
-    bytes: usize,
-}
-
-impl HoldQueue {
-    pub(crate) fn len(&self) -> usize {
-        self.messages.len()
-    }
-
-    /// Whether a message of this class and size may wait, too.
-    pub(crate) fn has_room(&self, class: ClassId, size: usize, settings: &Settings) -> bool {
-        let (bounds, class_max) = (&settings.back_off, settings.priority.bytes_max(class));
-        let is_of_class = |held: &&Held| held.message.class() == class;
-        let of_class = || self.messages.iter().filter(is_of_class).map(|held| held.message.size()).sum::<usize>();
-        self.messages.len() < bounds.hold_messages_max
-            && self.bytes + size <= bounds.hold_bytes_max
-            && (class_max == usize::MAX || of_class() + size <= class_max)
-    }
-
-    pub(crate) fn first_release(&self) -> Option<Timestamp> {
-        self.messages.front().map(|held| held.release_at)
-    }
-
-    pub(crate) fn last_release(&self) -> Option<Timestamp> {
-        self.messages.back().map(|held| held.release_at)
-    }
-
-    /// The held message with this identifier and quality of service.
-    pub(crate) fn find_mut(&mut self, delivery: Delivery) -> Option<&mut Held> {
-        let same = |held: &&mut Held| id_of(held.delivery) == id_of(delivery) && held.delivery.qos() == delivery.qos();
-        self.messages.iter_mut().find(same)
-    }
-
-    /// QoS 1 messages that the client waits for. (Those of QoS 2 are in `Session::inbound`.)
-    pub(crate) fn unacknowledged(&self) -> usize {
-        let is_owed = |held: &&Held| held.delivery.qos() == QoS::AtLeastOnce && held.answer == HeldAnswer::Owed;
-        self.messages.iter().filter(is_owed).count()
-    }
-
-    /// The connection is gone.
-    pub(crate) fn void_answers(&mut self) {
-        self.messages.iter_mut().for_each(|held| held.answer = HeldAnswer::Void);
-    }
-}
-
-fn id_of(delivery: Delivery) -> Option<PacketId> {
-    delivery.packet_id()
-}
-
-impl Session {
-    pub(crate) fn hold(&mut self, held: Held, stats: &mut Stats) {
-        let size = held.message.size();
-        stats.clients_held += u64::from(self.held.is_none());
-        let queue = self.held.get_or_insert_default();
-        queue.bytes += size;
-        stats.held_messages += 1;
-        stats.held_bytes += size as u64;
-        queue.messages.push_back(held);
-    }
-
-    fn take_due(&mut self, now: Timestamp, stats: &mut Stats) -> Option<Held> {
-        let queue = self.held.as_mut()?;
-        if queue.first_release()? > now {
-            return None;
-        }
-        let held = queue.messages.pop_front()?;
-        let size = held.message.size();
-        queue.bytes -= size;
-        stats.held_messages -= 1;
-        stats.held_bytes -= size as u64;
-        if queue.messages.is_empty() {
-            self.held = None;
-            stats.clients_held -= 1;
-        }
-        Some(held)
-    }
-}
 
 impl ShardState {
     /// Without room a message is not even taken from the connection, unless there is a word to refuse it with: there is
@@ -139,7 +39,7 @@ impl ShardState {
         if self.hears_every_refusal(arrival.conn) || (!is_qos_0 && self.hears_refusals(arrival.conn)) {
             return false;
         }
-        let queue = self.sessions.get(arrival.session).and_then(|session| session.held.as_ref());
+        let queue = self.sessions.get(arrival.session).and_then(|session| session.held());
         let (class, size) = (publication.standing.class, Message::size_of(publication));
         let Some(queue) = queue.filter(|queue| !queue.has_room(class, size, &self.settings)) else {
             return false;
@@ -158,16 +58,16 @@ impl ShardState {
     /// Sets the timer for what this session waits for next: the release of a message, or the end of a pause.
     pub(crate) fn arm_release(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
-        let release = session.held.as_ref().and_then(|queue| queue.first_release());
-        let pause = session.conn.and_then(|conn| self.connections.get(conn)?.pause).map(|pause| pause.until);
+        let release = session.held().and_then(HoldQueue::first_release);
+        let pause = session.conn().and_then(|conn| self.connections.get(conn)?.paused_until());
         let Some(next) = [release, pause].into_iter().flatten().min() else { return };
-        if session.wake_at.is_some_and(|at| at <= next) {
+        if session.wakes_before(next) {
             return;
         }
         let generation = self.sessions.generation(index).unwrap_or(0);
         let at = self.timers.set(now, next, DueTimer::Release { session: index, generation });
         if let Some(session) = self.sessions.get_mut(index) {
-            session.wake_at = Some(at);
+            session.set_wake(at);
         }
     }
 
@@ -176,9 +76,8 @@ impl ShardState {
         if self.sessions.generation(index) != Some(generation) {
             return;
         }
-        match self.sessions.get_mut(index) {
-            Some(session) if session.wake_at == Some(at) => session.wake_at = None,
-            _ => return,
+        if !self.sessions.get_mut(index).is_some_and(|session| session.take_wake(at)) {
+            return;
         }
         while self.sessions.generation(index) == Some(generation) {
             let session = self.sessions.get_mut(index);
@@ -196,12 +95,12 @@ impl ShardState {
     pub(super) fn retime_held(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         let Gate { publishers, limits, .. } = &mut self.gate;
-        let Some((publisher, mut trouble, _)) = session.publisher.and_then(|slot| publishers.get_all(slot)) else {
+        let Some((publisher, trouble, _)) = session.publisher().and_then(|slot| publishers.get_all(slot)) else {
             return;
         };
-        let pin = trouble.as_ref().and_then(|trouble| trouble.pin.as_deref());
+        let pin = trouble.as_ref().and_then(|trouble| trouble.pin());
         let mut last = now;
-        for held in session.held.iter_mut().flat_map(|queue| &mut queue.messages) {
+        for held in session.held_mut() {
             let verdict = pin.map_or(Verdict::Pass, |pin| {
                 let rhythm = limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm);
                 rhythm.on_publish(&pin.plan, now, Pressure::Pressed)
@@ -214,16 +113,10 @@ impl ShardState {
             last = held.release_at;
         }
         // Nothing waits any more: nobody is to be told that it is slowed by a limit that is gone.
-        let mut is_over = false;
-        if let Some(trouble) = &mut trouble {
-            is_over = last == now && trouble.slowed.take().is_some();
-            if let Some((_, until)) = &mut trouble.slowed {
-                *until = last.min(*until);
-            }
-        }
-        let recovered = is_over.then(|| Arc::clone(&session.client_id));
-        if let Some(pause) = session.conn.and_then(|conn| self.connections.get_mut(conn)?.pause.as_mut()) {
-            pause.until = pause.until.min(now);
+        let is_over = trouble.is_some_and(|trouble| trouble.shorten_wait(last, now));
+        let recovered = is_over.then(|| Arc::clone(session.client_id()));
+        if let Some(connection) = session.conn().and_then(|conn| self.connections.get_mut(conn)) {
+            connection.shorten_pause(now);
         }
         if let Some(client_id) = recovered {
             self.tell(Event::Recovered { client_id });
@@ -232,7 +125,7 @@ impl ShardState {
     }
 
     fn release(&mut self, index: u32, held: &Held, now: Timestamp) {
-        let conn = self.sessions.get(index).and_then(|session| session.conn).map(|conn| self.conn_id(conn));
+        let conn = self.sessions.get(index).and_then(Session::conn).map(|conn| self.conn_id(conn));
         let answer_to = conn.filter(|_| held.answer == HeldAnswer::Owed);
         let message = Shareable::of(&held.message);
         if message.publication.is_expired(now) {
@@ -255,40 +148,40 @@ impl ShardState {
 
     /// The connection is read again if its time has come. What the pause took does not count as silence.
     fn end_pause(&mut self, index: u32, now: Timestamp) {
-        let conn = self.sessions.get(index).and_then(|session| session.conn);
-        let Some(connection) = conn.and_then(|conn| self.connections.get_mut(conn)) else { return };
-        if let Some(pause) = connection.pause.take_if(|pause| pause.until <= now) {
-            connection.seen_at = connection.seen_at + now.since(pause.since);
+        let conn = self.sessions.get(index).and_then(Session::conn);
+        if let Some(connection) = conn.and_then(|conn| self.connections.get_mut(conn)) {
+            connection.end_pause(now);
         }
     }
 
     /// Whether this is a held message, sent again: it is answered when it is released, here.
     pub(crate) fn is_held(&mut self, index: u32, delivery: Delivery) -> bool {
-        let Some(session) = self.sessions.get_mut(index) else { return false };
-        let held = session.held.as_mut().and_then(|queue| queue.find_mut(delivery));
-        held.map(|held| held.answer = HeldAnswer::Owed).is_some()
+        self.sessions.get_mut(index).is_some_and(|session| session.is_answer_owed(delivery))
     }
 
     /// A session has ended: what it held is dropped, but for QoS 0, which a ghost keeps.
     pub(crate) fn leave_behind(&mut self, session: &mut Session, now: Timestamp) {
-        let Some(queue) = session.held.take() else { return };
-        let has_place = self.gate.ghosts.len() < GHOSTS_MAX && !self.gate.ghosts.contains_key(&session.client_id);
-        let mut ghost =
-            Session::new(Arc::clone(&session.client_id), session.identity.clone(), session.parent, session.origin);
+        let Some(queue) = session.take_held() else { return };
+        let has_place = self.gate.ghosts.len() < GHOSTS_MAX && !self.gate.ghosts.contains_key(session.client_id());
+        let mut ghost = Session::new(
+            Arc::clone(session.client_id()),
+            session.identity().clone(),
+            session.parent(),
+            session.origin(),
+        );
         self.forget_held(&queue);
-        for held in queue.messages {
+        for held in queue.into_messages() {
             let is_soon = held.release_at <= now + GHOST_AHEAD_MAX;
             if has_place && is_soon && held.delivery == Delivery::AtMostOnce {
                 ghost.hold(held, &mut self.stats);
                 // What waits is in one ledger at a time.
-                session.ledger.received -= 1;
-                ghost.ledger.received += 1;
+                session.ledger.hand_over_received(&mut ghost.ledger);
             } else {
                 session.ledger.lose(Loss::HeldEnded, 1, &mut self.stats);
             }
         }
-        if ghost.held.is_some() {
-            let client_id = Arc::clone(&ghost.client_id);
+        if ghost.is_holding() {
+            let client_id = Arc::clone(ghost.client_id());
             let (index, _) = self.sessions.insert(ghost);
             self.gate.ghosts.insert(client_id, index);
             self.arm_release(index, now);
@@ -297,14 +190,12 @@ impl ShardState {
 
     /// The client is back: its new session goes on with what the last one left, if it is the same user's.
     pub(crate) fn take_over_ghost(&mut self, session: &mut Session) {
-        let Some(index) = self.gate.ghosts.remove(&session.client_id) else { return };
+        let Some(index) = self.gate.ghosts.remove(session.client_id()) else { return };
         let Some(mut ghost) = self.sessions.remove(index) else { return };
-        if ghost.identity.user == session.identity.user {
-            session.held = ghost.held;
-            session.ledger = ghost.ledger;
-            return;
+        if ghost.identity().user == session.identity().user {
+            return session.take_over(ghost);
         }
-        if let Some(queue) = ghost.held {
+        if let Some(queue) = ghost.take_held() {
             self.forget_held(&queue);
             ghost.ledger.lose(Loss::HeldEnded, queue.len() as u64, &mut self.stats);
         }
@@ -315,14 +206,14 @@ impl ShardState {
     fn forget_held(&mut self, queue: &HoldQueue) {
         self.stats.clients_held -= 1;
         self.stats.held_messages -= queue.len() as u64;
-        self.stats.held_bytes -= queue.bytes as u64;
+        self.stats.held_bytes -= queue.bytes() as u64;
     }
 
     /// A ghost that holds nothing any more is gone.
     fn bury(&mut self, index: u32) {
-        let Some(session) = self.sessions.get(index).filter(|session| session.held.is_none()) else { return };
-        if self.gate.ghosts.get(&session.client_id) == Some(&index) {
-            self.gate.ghosts.remove(&session.client_id);
+        let Some(session) = self.sessions.get(index).filter(|session| !session.is_holding()) else { return };
+        if self.gate.ghosts.get(session.client_id()) == Some(&index) {
+            self.gate.ghosts.remove(session.client_id());
             if let Some(ghost) = self.sessions.remove(index) {
                 self.departed.add(&ghost.ledger);
             }
@@ -336,8 +227,8 @@ impl ShardState {
 
     pub(crate) fn pause_as(&mut self, conn: ConnId, pause: Pause, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
-        connection.pause = Some(pause);
-        let session = connection.session;
+        connection.pause(pause);
+        let session = connection.session();
         self.arm_release(session, now);
     }
 }

@@ -9,7 +9,6 @@
 //! A *grant* (`entitled`) is a claim that need not be learned: so much comes first where something is scarce. It limits
 //! nobody. That of a client goes before that of its user, which each of its clients has for itself.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -50,7 +49,7 @@ impl Whom {
     fn shared(&self, session: &Session) -> Option<Arc<str>> {
         match self {
             Self::User(user) => Some(Arc::clone(user)),
-            Self::Client(name) if **name == *session.client_id => None,
+            Self::Client(name) if **name == **session.client_id() => None,
             // No user has a NUL.
             Self::Client(name) => Some(format!("\0{name}").into()),
         }
@@ -90,8 +89,8 @@ fn find(table: &Table, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
         return None;
     }
     let of = |whom: Whom| Some((*table.get(&whom)?, whom.shared(session)));
-    let client = Whom::Client(Arc::clone(&session.client_id)).lasting();
-    of(client).or_else(|| of(Whom::User(Arc::clone(session.identity.user.as_ref()?))))
+    let client = Whom::Client(Arc::clone(session.client_id())).lasting();
+    of(client).or_else(|| of(Whom::User(Arc::clone(session.identity().user.as_ref()?))))
 }
 
 fn put(table: &mut Table, whom: &Whom, rate: Option<Rate>) -> Result<(), LimitsFull> {
@@ -141,7 +140,7 @@ impl ShardState {
 
     /// The limit that holds for this session's publisher, and the user who has it.
     fn limit_of(&self, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
-        let of_class = || self.settings.priority.classes.rate_of(&session.identity, &session.client_id);
+        let of_class = || self.settings.priority.classes.rate_of(session.identity(), session.client_id());
         let of_settings = || of_class().or(self.settings.back_off.rate).map(|rate| (rate, None));
         find(&self.gate.limits.rates, session).or_else(of_settings)
     }
@@ -161,7 +160,7 @@ impl ShardState {
         if self.connections.len() == 0 {
             return;
         }
-        let publishes = |session: &Session| session.conn.is_some() && session.publisher.is_some();
+        let publishes = |session: &Session| session.conn().is_some() && session.publisher().is_some();
         let all: Vec<u32> = self.sessions.iter().filter(|(_, it)| publishes(it)).map(|(index, _)| index).collect();
         for index in all {
             self.apply_limit(index, now);
@@ -172,7 +171,7 @@ impl ShardState {
     pub(super) fn apply_limit(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
         let (limit, grant) = (self.limit_of(session), find(&self.gate.limits.grants, session));
-        let Some(slot) = session.publisher else { return };
+        let Some(slot) = session.publisher() else { return };
         if self.pin(slot, limit, now) {
             self.retime_held(index, now);
         }
@@ -190,7 +189,7 @@ impl ShardState {
             limits.users.insert(Arc::clone(user), Rhythm::pin(plan, rate.interval(), now));
         }
         let same = |old: &Pin, new: &Pin| old.rate == new.rate && old.user == new.user;
-        let before = publishers.trouble(slot).and_then(|trouble: &PublisherTrouble| trouble.pin.as_deref());
+        let before = publishers.trouble(slot).and_then(PublisherTrouble::pin);
         if match (before, &pin) {
             (None, None) => true,
             (Some(old), Some(new)) => same(old, new),
@@ -203,7 +202,7 @@ impl ShardState {
             _ => plan.as_ref().map(Rhythm::new),
         };
         if let Some(trouble) = publishers.trouble_mut(slot) {
-            trouble.pin = pin.map(Box::new);
+            trouble.set_pin(pin);
         }
         if let (Some(publisher), Some(rhythm)) = (publishers.get_mut(slot), rhythm) {
             publisher.rhythm = rhythm;

@@ -24,7 +24,7 @@ mod arrivals;
 mod claims;
 mod class;
 mod classify;
-pub(crate) mod hold;
+mod hold;
 mod limits;
 mod memory;
 mod notice;
@@ -135,10 +135,10 @@ impl ShardState {
         let asks_each = self.recording.is_on()
             || self.settings.priority.has_more_to_ask()
             || plan.is_some_and(RhythmPlan::is_enforced);
-        let Some(session) = self.sessions.get(index).filter(|session| session.held.is_none()) else { return };
+        let Some(session) = self.sessions.get(index).filter(|session| !session.is_holding()) else { return };
         // Who is counted where nobody is watched has a limit or a grant.
-        if !asks_each && plan.is_some() == session.publisher.is_some() {
-            self.gate.publishers.begin_streak(index, session.publisher, standing, now);
+        if !asks_each && plan.is_some() == session.publisher().is_some() {
+            self.gate.publishers.begin_streak(index, session.publisher(), standing, now);
         }
     }
 
@@ -153,7 +153,7 @@ impl ShardState {
             return Ok(admission);
         }
         let Some(session) = self.sessions.get(arrival.session) else { return Ok(Admission::Settled) };
-        let (is_holding, slot) = (session.held.is_some(), session.publisher);
+        let (is_holding, slot) = (session.is_holding(), session.publisher());
         if is_holding && self.pauses_first(arrival, publication, now) {
             return Ok(Admission::Wait);
         }

@@ -47,10 +47,10 @@ impl ShardState {
 
     pub(super) fn publish_notice(&mut self, index: u32, reason: &str, hints: &Hints, now: Timestamp) {
         // Who listens to nothing does not listen to this.
-        let Some(session) = self.sessions.get(index).filter(|session| !session.subscriptions.is_empty()) else {
+        let Some(session) = self.sessions.get(index).filter(|session| session.subscriptions().len() > 0) else {
             return;
         };
-        let topic = format!("{PREFIX}{}", session.client_id);
+        let topic = format!("{PREFIX}{}", session.client_id());
         let mut payload = format!("{{\"reason\":\"{reason}\"");
         // Writing into a string cannot fail; all the words are numbers.
         hints.write(|name, text| {

@@ -13,6 +13,7 @@ use tidegate_control::rhythm::Verdict;
 use super::GateArrival;
 use crate::input::Flow;
 use crate::message::Publication;
+use crate::session::Session;
 use crate::state::ShardState;
 
 /// A connection is asked about again after this at the latest: an operator may have lifted the limit.
@@ -26,7 +27,7 @@ impl ShardState {
         publication: &mut Publication<'_>,
         now: Timestamp,
     ) -> Flow {
-        let slot = self.sessions.get(arrival.session).and_then(|session| session.publisher);
+        let slot = self.sessions.get(arrival.session).and_then(Session::publisher);
         let (verdict, is_slowed) = self.tell_rhythm(arrival, publication, slot, now);
         let wait = match verdict {
             Verdict::Pass => {

@@ -58,13 +58,13 @@ impl PublisherKey {
 #[derive(Debug, Default)]
 pub(crate) struct PublisherTrouble {
     /// Set by the operator: the rate, and the plan that goes with it.
-    pub(crate) pin: Option<Box<Pin>>,
+    pin: Option<Box<Pin>>,
     /// While an episode of being slowed goes on: since when, and until when its latest message waits.
-    pub(crate) slowed: Option<(Timestamp, Timestamp)>,
-    pub(crate) refused: u64,
-    pub(crate) dropped: u64,
+    slowed: Option<(Timestamp, Timestamp)>,
+    refused: u64,
+    dropped: u64,
     /// When there will be room for what was refused because all receivers were full.
-    pub(crate) receivers_full_until: Option<Timestamp>,
+    receivers_full_until: Option<Timestamp>,
     run: Run,
     /// Disconnected for its rate so often of late, and when last.
     strikes: u32,
@@ -255,6 +255,61 @@ const CLASS_SHIFT: u32 = 6;
 const RECEIVERS_FULL_SHOWN: Duration = Duration::from_secs(2);
 
 impl PublisherTrouble {
+    /// The operator's limit, if there is one.
+    #[inline]
+    pub(crate) fn pin(&self) -> Option<&Pin> {
+        self.pin.as_deref()
+    }
+
+    pub(crate) fn set_pin(&mut self, pin: Option<Pin>) {
+        self.pin = pin.map(Box::new);
+    }
+
+    /// While an episode of being slowed goes on: since when, and until when its latest message waits.
+    pub(crate) fn slowed(&self) -> Option<(Timestamp, Timestamp)> {
+        self.slowed
+    }
+
+    /// It is slowed until then; false if it was before.
+    pub(crate) fn note_slowed(&mut self, until: Timestamp, now: Timestamp) -> bool {
+        let before = self.slowed;
+        self.slowed = Some((before.map_or(now, |(since, _)| since), until));
+        before.is_none()
+    }
+
+    /// Nothing had to wait for so long: the episode is over. False if it goes on, or there was none.
+    pub(crate) fn calm_down(&mut self, calm: Duration, now: Timestamp) -> bool {
+        self.slowed.take_if(|(_, until)| *until + calm <= now).is_some()
+    }
+
+    /// What waits goes by then at the latest. True if that is now, and the episode is over with it.
+    pub(crate) fn shorten_wait(&mut self, last: Timestamp, now: Timestamp) -> bool {
+        let is_over = last == now && self.slowed.take().is_some();
+        if let Some((_, until)) = &mut self.slowed {
+            *until = last.min(*until);
+        }
+        is_over
+    }
+
+    /// Messages that were refused, and messages that were dropped without a word.
+    pub(crate) fn lost(&self) -> (u64, u64) {
+        (self.refused, self.dropped)
+    }
+
+    pub(crate) fn count_refused(&mut self) {
+        self.refused += 1;
+    }
+
+    pub(crate) fn count_dropped(&mut self) {
+        self.dropped += 1;
+    }
+
+    /// A message was refused because all its receivers are full, and will be until then.
+    pub(crate) fn note_receivers_full(&mut self, until: Timestamp) {
+        self.count_refused();
+        self.receivers_full_until = Some(until);
+    }
+
     /// When a message was refused or dropped last.
     pub(crate) fn refused_at(&self) -> Option<Timestamp> {
         (self.run.refused > 0).then_some(self.run.last)

@@ -281,7 +281,7 @@ impl Publishers {
     /// The rule has changed: what was learned under another one is of no use.
     pub(crate) fn relearn(&mut self, rhythm: impl Fn() -> Rhythm) {
         for (slot, publisher) in self.table.iter_mut().enumerate() {
-            let is_pinned = self.troubles.get(&(slot as u32)).is_some_and(|trouble| trouble.pin.is_some());
+            let is_pinned = self.troubles.get(&(slot as u32)).is_some_and(|trouble| trouble.pin().is_some());
             if let Some(publisher) = publisher.as_mut().filter(|_| !is_pinned) {
                 publisher.rhythm = rhythm();
                 self.parents.shift(publisher.parent(), -publisher.learned());

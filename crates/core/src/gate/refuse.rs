@@ -13,10 +13,12 @@ use tidegate_wire_mqtt::Delivery;
 
 use super::publisher::Patience;
 use super::{Admission, Gate, GateArrival};
+use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::input::Ending;
 use crate::ledger::Loss;
 use crate::limits::PAUSE_MAX;
+use crate::session::Session;
 use crate::shard::ConnId;
 use crate::state::{ShardState, WillFate};
 
@@ -66,7 +68,7 @@ impl ShardState {
         self.count_refused(arrival, cause);
         let ban = self.trouble_of(arrival.session).and_then(|trouble| trouble.strike(now));
         if let (Some(time), Some(session)) = (ban, self.sessions.get(arrival.session)) {
-            let (client_id, identity) = (Arc::clone(&session.client_id), session.identity.clone());
+            let (client_id, identity) = (Arc::clone(session.client_id()), session.identity().clone());
             self.tell(Event::Outlawed { client_id, identity, time });
         }
         let interval = self.learned_interval(arrival.session);
@@ -82,18 +84,18 @@ impl ShardState {
         self.lose(arrival.session, loss);
         if let Some(trouble) = self.trouble_of(arrival.session) {
             match arrival.delivery {
-                Delivery::AtMostOnce => trouble.dropped += 1,
-                _ => trouble.refused += 1,
+                Delivery::AtMostOnce => trouble.count_dropped(),
+                _ => trouble.count_refused(),
             }
         }
     }
 
     /// What a message was counted for by a rhythm or a limit, and it was not taken.
     pub(crate) fn give_back(&mut self, index: u32) {
-        let slot = self.sessions.get(index).and_then(|session| session.publisher);
+        let slot = self.sessions.get(index).and_then(Session::publisher);
         let Gate { plan, publishers, limits, .. } = &mut self.gate;
         let Some((publisher, trouble, _)) = slot.and_then(|slot| publishers.get_all(slot)) else { return };
-        match (trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()), plan) {
+        match (trouble.as_ref().and_then(|trouble| trouble.pin()), plan) {
             (Some(pin), _) => limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm).give_back(&pin.plan),
             (None, Some(plan)) if plan.is_enforced() => publisher.rhythm.give_back(plan),
             (None, _) => {}
@@ -101,18 +103,18 @@ impl ShardState {
     }
 
     pub(super) fn learned_interval(&self, session: u32) -> Option<Duration> {
-        let slot = self.sessions.get(session)?.publisher?;
+        let slot = self.sessions.get(session)?.publisher()?;
         self.gate.publishers.get(slot)?.usual_interval()
     }
 
     /// Whether there is a word to refuse a message of this client with.
     pub(crate) fn hears_refusals(&self, conn: ConnId) -> bool {
-        self.connection(conn).is_none_or(|connection| connection.hears_refusals)
+        self.connection(conn).is_none_or(Connection::hears_refusals)
     }
 
     /// Whether there is one also for a message that nobody waits for an answer to.
     pub(crate) fn hears_every_refusal(&self, conn: ConnId) -> bool {
-        self.connection(conn).is_some_and(|connection| connection.hears_every_refusal)
+        self.connection(conn).is_some_and(Connection::hears_every_refusal)
     }
 }
 

@@ -6,6 +6,7 @@ use tidegate_control::Timestamp;
 
 use super::publisher::PublisherTrouble;
 use super::publishers::key_of;
+use crate::connection::Connection;
 use crate::session::Session;
 use crate::state::ShardState;
 
@@ -61,23 +62,24 @@ fn bounded_by_silence(rate: f64, batch: u32, silence: Duration) -> f64 {
 
 impl ShardState {
     pub(crate) fn publisher(&self, client_id: &str, now: Timestamp) -> Option<PublisherReport> {
-        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
+        let session = self.session_named(client_id)?;
         self.publisher_report(session, now)
     }
 
     pub(crate) fn publisher_report(&self, session: &Session, now: Timestamp) -> Option<PublisherReport> {
         let publishers = &self.gate.publishers;
-        let find = || publishers.find(&key_of(&session.identity, &session.client_id));
-        let slot = session.publisher.or_else(find)?;
+        let find = || publishers.find(&key_of(session.identity(), session.client_id()));
+        let slot = session.publisher().or_else(find)?;
         let publisher = publishers.get(slot)?;
         let trouble = publishers.trouble(slot);
-        let slowed = trouble.and_then(|trouble| trouble.slowed);
+        let slowed = trouble.and_then(PublisherTrouble::slowed);
+        let (refused, dropped) = trouble.map_or((0, 0), PublisherTrouble::lost);
         let claim = &publisher.claim;
-        let connection = session.conn.and_then(|conn| self.connections.get(conn));
+        let connection = session.conn().and_then(|conn| self.connections.get(conn));
         Some(PublisherReport {
             learned_interval: publisher.usual_interval(),
             batch: publisher.batch(),
-            rate: if connection.is_some_and(|connection| connection.pause.is_some()) {
+            rate: if connection.is_some_and(Connection::is_paused) {
                 // Its silence is the broker's.
                 claim.recent_rate(now)
             } else {
@@ -89,10 +91,10 @@ impl ShardState {
             unread_since: connection.and_then(|connection| connection.unread_at(now)),
             is_entitled: publisher.is_entitled(),
             granted: self.grant_of(session),
-            parent: session.parent,
+            parent: session.parent(),
             held: session.held_len(),
-            refused: trouble.map_or(0, |trouble| trouble.refused),
-            dropped: trouble.map_or(0, |trouble| trouble.dropped),
+            refused,
+            dropped,
             slowed_until: slowed.map(|(_, until)| until),
             slowed_since: slowed.map(|(since, _)| since),
             refused_at: trouble.and_then(PublisherTrouble::refused_at),

@@ -31,7 +31,6 @@ use tidegate_control::claim::{ClaimPlan, Colour};
 use tidegate_control::rhythm::{Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdict};
 use tidegate_wire_mqtt::Delivery;
 
-use super::hold::{Held, HeldAnswer, HoldQueue};
 use super::publisher::{Publisher, PublisherTrouble};
 use super::publishers::key_of;
 use super::refuse::Cause;
@@ -41,6 +40,7 @@ use crate::event::Event;
 use crate::input::Ending;
 use crate::limits::CALM;
 use crate::message::{Message, Publication};
+use crate::session::{Held, HeldAnswer, HoldQueue};
 use crate::state::ShardState;
 
 impl ShardState {
@@ -84,7 +84,7 @@ impl ShardState {
                 publisher.set_entitled(colour);
                 // Where nobody is watched, nobody comes first.
                 publication.standing.colour = if plan.is_some() { colour } else { Colour::Entitled };
-                match trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()) {
+                match trouble.as_ref().and_then(|trouble| trouble.pin()) {
                     Some(pin) => {
                         let rhythm = limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm);
                         verdict = rhythm.on_arrival(&pin.plan, arrival.came, Pressure::Pressed);
@@ -100,7 +100,7 @@ impl ShardState {
                     }
                 }
             }
-            is_slowed |= trouble.is_some_and(|trouble| trouble.slowed.is_some());
+            is_slowed |= trouble.is_some_and(|trouble| trouble.slowed().is_some());
         }
         if let Some((from, to)) = drift {
             self.tell_drift(arrival.session, from, to);
@@ -112,7 +112,7 @@ impl ShardState {
     pub(crate) fn recognise(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
         self.gate.publishers.expire(self.settings.back_off.memory, now);
-        if self.gate.publishers.find(&key_of(&session.identity, &session.client_id)).is_some() {
+        if self.gate.publishers.find(&key_of(session.identity(), session.client_id())).is_some() {
             self.enrol(index, now);
         }
     }
@@ -121,10 +121,8 @@ impl ShardState {
     pub(crate) fn leave_gate(&mut self, index: u32, now: Timestamp) {
         self.note_left(index, now);
         let Some(session) = self.sessions.get_mut(index) else { return };
-        if let Some(queue) = &mut session.held {
-            queue.void_answers();
-        }
-        if let Some(slot) = session.publisher.take() {
+        session.void_held_answers();
+        if let Some(slot) = session.take_publisher() {
             self.gate.publishers.leave(slot, now);
         }
     }
@@ -136,10 +134,10 @@ impl ShardState {
         let is_told = || self.settings.priority.mode == PriorityMode::Paper || self.is_limited(session);
         let plan = self.gate.plan.or_else(|| is_told().then(|| RhythmConfig::default().build().ok()).flatten());
         let (Some(plan), Some(session)) = (plan, self.sessions.get_mut(index)) else { return NOBODY };
-        let key = key_of(&session.identity, &session.client_id);
+        let key = key_of(session.identity(), session.client_id());
         self.gate.publishers.expire(self.settings.back_off.memory, now);
-        let slot = self.gate.publishers.join(&key, session.parent, || Rhythm::new(&plan));
-        session.publisher = Some(slot);
+        let slot = self.gate.publishers.join(&key, session.parent(), || Rhythm::new(&plan));
+        session.set_publisher(slot);
         self.apply_limit(index, now);
         slot
     }
@@ -161,12 +159,12 @@ impl ShardState {
         let bounds = self.settings.back_off;
         let size = Message::size_of(publication);
         let Some(session) = self.sessions.get(arrival.session) else { return Ok(Admission::Settled) };
-        if wait.is_zero() && session.held.is_none() {
+        if wait.is_zero() && !session.is_holding() {
             self.calm_down(arrival.session, now);
             return Ok(Admission::Pass);
         }
         let nothing = HoldQueue::default();
-        let queue = session.held.as_deref().unwrap_or(&nothing);
+        let queue = session.held().unwrap_or(&nothing);
         let release_at = queue.last_release().map_or(now + wait, |last| last.max(now + wait));
         let wait = release_at.since(now);
         let class = publication.standing.class;
@@ -191,7 +189,7 @@ impl ShardState {
         let (delivery, answer) = (arrival.delivery, HeldAnswer::Owed);
         session.hold(Held { message, delivery, release_at, came: now, answer }, &mut self.stats);
         self.stats.publish_held += 1;
-        let publisher = session.publisher.and_then(|slot| self.gate.publishers.get(slot));
+        let publisher = session.publisher().and_then(|slot| self.gate.publishers.get(slot));
         let interval = publisher.and_then(Publisher::usual_interval);
         self.meters.note_delay(publication.standing.class, release_at.since(now), interval);
         if let Delivery::ExactlyOnce { packet_id, .. } = arrival.delivery {
@@ -207,13 +205,12 @@ impl ShardState {
     /// Tells once that a publisher is slowed.
     pub(super) fn note_slowed(&mut self, index: u32, until: Timestamp, now: Timestamp) {
         let Some(trouble) = self.trouble_of(index) else { return };
-        let before = trouble.slowed;
-        trouble.slowed = Some((before.map_or(now, |(since, _)| since), until));
-        if let (None, Some(session)) = (before, self.sessions.get(index)) {
-            let publisher = session.publisher.and_then(|slot| self.gate.publishers.get(slot));
+        let is_new = trouble.note_slowed(until, now);
+        if let (true, Some(session)) = (is_new, self.sessions.get(index)) {
+            let publisher = session.publisher().and_then(|slot| self.gate.publishers.get(slot));
             let interval = publisher.and_then(Publisher::usual_interval);
             let rate = publisher.map_or(0.0, |publisher| publisher.current_rate(now));
-            let client_id = Arc::clone(&session.client_id);
+            let client_id = Arc::clone(session.client_id());
             self.tell(Event::Slowed { client_id, interval, rate, until });
             if until > now {
                 self.send_notice(index, until.since(now), now);
@@ -225,7 +222,7 @@ impl ShardState {
     #[cold]
     fn tell_drift(&mut self, index: u32, from: Duration, to: Duration) {
         if let Some(session) = self.sessions.get(index) {
-            self.tell(Event::Drifted { client_id: Arc::clone(&session.client_id), from, to });
+            self.tell(Event::Drifted { client_id: Arc::clone(session.client_id()), from, to });
         }
     }
 
@@ -233,15 +230,15 @@ impl ShardState {
     pub(super) fn calm_down(&mut self, index: u32, now: Timestamp) {
         let Some(trouble) = self.trouble_of(index) else { return };
         trouble.note_taken(1);
-        let is_over = trouble.slowed.take_if(|(_, until)| *until + CALM <= now).is_some();
+        let is_over = trouble.calm_down(CALM, now);
         if let (true, Some(session)) = (is_over, self.sessions.get(index)) {
-            self.tell(Event::Recovered { client_id: Arc::clone(&session.client_id) });
+            self.tell(Event::Recovered { client_id: Arc::clone(session.client_id()) });
         }
     }
 
     /// What is remembered against the publisher of a session: from now on something is.
     pub(super) fn trouble_of(&mut self, index: u32) -> Option<&mut PublisherTrouble> {
-        let slot = self.sessions.get(index)?.publisher?;
+        let slot = self.sessions.get(index)?.publisher()?;
         self.gate.publishers.trouble_mut(slot)
     }
 }

@@ -68,11 +68,11 @@ impl ShardState {
     /// What an operator has set was not learned. What is learned beneath a grant is.
     fn saved_rhythm(&self, session: &Session, now: Timestamp) -> Option<SavedRhythm> {
         let publishers = &self.gate.publishers;
-        let slot = session.publisher?;
-        let is_pinned = publishers.trouble(slot).is_some_and(|trouble| trouble.pin.is_some());
+        let slot = session.publisher()?;
+        let is_pinned = publishers.trouble(slot).is_some_and(|trouble| trouble.pin().is_some());
         let publisher = publishers.get(slot).filter(|_| !is_pinned)?;
         let (interval, last_at) = (publisher.usual_interval()?, publisher.last_at(now));
-        let key = key_of(&session.identity, &session.client_id);
+        let key = key_of(session.identity(), session.client_id());
         Some(SavedRhythm { key, interval, batch: publisher.batch(), last_at })
     }
 

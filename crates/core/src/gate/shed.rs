@@ -26,13 +26,13 @@ impl ShardState {
 
     #[cold]
     fn cut_the_worst(&mut self, now: Timestamp) {
-        let open = self.connections.iter().filter(|(_, connection)| !connection.is_closing);
-        let worst = open.map(|(index, connection)| (connection.outbox.len(), index)).max();
+        let open = self.connections.iter().filter(|(_, connection)| !connection.is_closing());
+        let worst = open.map(|(index, connection)| (connection.outbox_len(), index)).max();
         let Some((_, index)) = worst.filter(|(bytes, _)| *bytes >= SHED_BYTES_MIN) else { return };
         let conn = self.conn_id(index);
         if let Some(connection) = self.connections.get_mut(index) {
-            self.memory.release_outbox(connection.outbox.len());
-            connection.outbox.clear(&mut self.spares);
+            self.memory.release_outbox(connection.outbox_len());
+            connection.clear_outbox(&mut self.spares);
         }
         self.cut(conn, Why::Ended(ReasonCode::QuotaExceeded), now);
     }

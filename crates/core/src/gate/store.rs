@@ -54,7 +54,7 @@ impl ShardState {
             return false;
         }
         // Who has not published before has no claim yet: names that change with every message do not live in the reserve.
-        let is_known = self.sessions.get(arrival.session).is_some_and(|session| session.publisher.is_some());
+        let is_known = self.sessions.get(arrival.session).is_some_and(|session| session.publisher().is_some());
         if is_known && self.entitled(arrival.conn, arrival.dry_at, now) > 0 {
             return true;
         }
@@ -67,7 +67,7 @@ impl ShardState {
 
     /// Whether somebody who lasts would get it, as far as this shard knows.
     fn needs_store(&mut self, arrival: GateArrival, publication: &Publication<'_>) -> bool {
-        let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept != 0);
+        let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept() != 0);
         // To take back what is retained makes room.
         let is_removal = publication.retain && publication.payload.is_empty();
         if self.store_trouble() == Some(Trouble::Full) && is_removal {
@@ -77,7 +77,7 @@ impl ShardState {
             return true;
         }
         let route = self.find_route(publication.topic);
-        let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept != 0);
+        let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept() != 0);
         !route.shards.is_empty()
             || !route.groups.is_empty()
             || route.targets.iter().any(|target| target.qos > QoS::AtMostOnce && is_kept(target.session))

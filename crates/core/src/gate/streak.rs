@@ -47,7 +47,7 @@ impl Publishers {
     pub(super) fn begin_streak(&mut self, session: u32, slot: Option<u32>, standing: Precedence, now: Timestamp) {
         self.end_streak();
         let publisher = slot.and_then(|slot| self.get(slot));
-        let is_limited = |slot| self.trouble(slot).is_some_and(|trouble| trouble.pin.is_some());
+        let is_limited = |slot| self.trouble(slot).is_some_and(|trouble| trouble.pin().is_some());
         if publisher.is_some_and(Publisher::is_troubled) && slot.is_some_and(is_limited) {
             return;
         }
@@ -78,7 +78,7 @@ impl Publishers {
         publisher.claim.on_more(count, entitled);
         // The entitled come first: the last is one of them only if all are.
         publisher.set_entitled(if entitled == count { Colour::Entitled } else { Colour::Excess });
-        if let Some(trouble) = trouble.filter(|trouble| trouble.slowed.is_some()) {
+        if let Some(trouble) = trouble.filter(|trouble| trouble.slowed().is_some()) {
             trouble.note_taken(count);
         }
     }

@@ -27,17 +27,16 @@ impl Trouble {
 
 impl ShardState {
     pub(crate) fn handle_store_health(&mut self, trouble: Option<Trouble>) {
-        if self.journal.trouble != trouble {
-            self.journal.trouble = trouble;
+        if self.journal.set_trouble(trouble) {
             self.tell(Event::Store { trouble });
         }
     }
 
     pub(crate) fn handle_store_lag(&mut self, lag: Duration) {
-        self.journal.is_stalled = lag >= STORE_STALL;
+        self.journal.set_stalled(lag >= STORE_STALL);
     }
 
     pub(crate) fn store_trouble(&self) -> Option<Trouble> {
-        self.journal.trouble
+        self.journal.trouble()
     }
 }

@@ -1,16 +1,15 @@
 //! What was changed and not yet kept: the changes of this turn, and the turns before it that are not settled.
 
+mod turns;
+
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use tidegate_control::Timestamp;
-
-use super::{StoreChange, StoredMessage, Trouble, Turn};
-use crate::between::{Envelope, ShardSet};
+use super::{StoreChange, StoredMessage, Trouble};
+use crate::between::ShardSet;
 use crate::message::Message;
 use crate::shard::ConnId;
-use crate::state::ShardState;
 
 /// What has to be true before something may be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +26,17 @@ const CHANGE_BYTES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Journal {
-    pub(super) is_on: bool,
+    is_on: bool,
     /// Why nothing can be kept at the moment.
-    pub(super) trouble: Option<Trouble>,
+    trouble: Option<Trouble>,
     /// The disk is slow beyond measure.
-    pub(super) is_stalled: bool,
-    pub(super) changes: Vec<StoreChange>,
+    is_stalled: bool,
+    changes: Vec<StoreChange>,
     /// Length of `changes` at the last `Whole`.
     whole: usize,
     /// Payload bytes of this turn, and of it and all turns that are not synced.
     turn_bytes: usize,
-    pub(super) unsynced_bytes: usize,
+    unsynced_bytes: usize,
     turn: u64,
     /// Shards that got messages of this turn, and how often one was sent.
     asked: ShardSet,
@@ -58,11 +57,11 @@ pub(crate) struct Journal {
     /// What was passed on since the shard that it came from has asked the last time.
     passed: Vec<(usize, Pass)>,
     /// Connections to which something is owed; each once.
-    pub(super) waiting: Vec<ConnId>,
+    waiting: Vec<ConnId>,
     /// Sessions with messages that may be sent once a turn is synced, in order of turns.
-    pub(super) sessions: VecDeque<(u64, u32, u32)>,
+    sessions: VecDeque<(u64, u32, u32)>,
     /// Sessions with messages that may leave memory once a turn is synced, in order of turns.
-    pub(super) paging: VecDeque<(u64, u32, u32)>,
+    paging: VecDeque<(u64, u32, u32)>,
     next_number: u64,
     step: u64,
 }
@@ -138,6 +137,35 @@ impl Journal {
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_stalled
+    }
+
+    /// Why nothing can be kept.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble
+    }
+
+    /// What the driver says about that; false if it is no news.
+    pub(super) fn set_trouble(&mut self, trouble: Option<Trouble>) -> bool {
+        core::mem::replace(&mut self.trouble, trouble) != trouble
+    }
+
+    pub(super) fn set_stalled(&mut self, is_stalled: bool) {
+        self.is_stalled = is_stalled;
+    }
+
+    /// Something is owed to this connection.
+    pub(super) fn list_owed(&mut self, conn: ConnId) {
+        self.waiting.push(conn);
+    }
+
+    pub(super) fn take_owed(&mut self) -> Vec<ConnId> {
+        core::mem::take(&mut self.waiting)
+    }
+
+    /// Something is still owed to these, before others that were added meanwhile.
+    pub(super) fn put_owed_back(&mut self, mut waiting: Vec<ConnId>) {
+        waiting.append(&mut self.waiting);
+        self.waiting = waiting;
     }
 
     pub(super) fn turn_on(&mut self, index: usize, shards: usize, number_max: u64) {
@@ -250,30 +278,6 @@ impl Journal {
         }
     }
 
-    /// Whether what was passed on is kept where it went.
-    fn has_arrived(&self, Pass { turn, to }: Pass) -> bool {
-        let pending = self.pending.binary_search_by_key(&turn, |pending| pending.number).ok();
-        let is_open = pending.and_then(|at| self.pending.get(at)).is_some_and(|pending| pending.asked.contains(to));
-        turn < self.turn && !is_open
-    }
-
-    /// The next receipt that may be given. They need not be in order: one that waits for a third shard holds up nobody, or
-    /// two shards could wait for each other behind such.
-    fn next_receipt(&mut self) -> Option<Receipt> {
-        let is_due = |receipt: &Receipt| receipt.passed.iter().all(|pass| self.has_arrived(*pass));
-        if let Some(at) = self.passing.iter().position(is_due) {
-            return Some(self.passing.swap_remove(at));
-        }
-        while self.receipts.front().is_some_and(|receipt| receipt.turn <= self.synced) {
-            let receipt = self.receipts.pop_front()?;
-            if receipt.passed.iter().all(|pass| self.has_arrived(*pass)) {
-                return Some(receipt);
-            }
-            self.passing.push(receipt);
-        }
-        None
-    }
-
     /// A session has something to send when this turn is synced; which one this is.
     pub(crate) fn wait_for_turn(&mut self, session: u32, generation: u32) -> u64 {
         if self.sessions.back() != Some(&(self.turn, session, generation)) {
@@ -290,108 +294,5 @@ impl Journal {
 
     pub(super) fn route(&mut self, message: Arc<Message>) {
         self.routing.push(message);
-    }
-
-    /// Ends the turn; its changes, and the shards to ask.
-    fn end_turn(&mut self) -> (Option<Turn>, u64, ShardSet) {
-        self.whole = 0;
-        let (number, asked) = (self.turn, core::mem::take(&mut self.asked));
-        let changes = core::mem::take(&mut self.changes);
-        if changes.is_empty() && asked.is_empty() {
-            return (None, number, asked);
-        }
-        self.turn += 1;
-        self.pending.push_back(Pending {
-            number,
-            is_synced: changes.is_empty(),
-            bytes: core::mem::take(&mut self.turn_bytes),
-            asked: asked.clone(),
-            routing: core::mem::take(&mut self.routing),
-        });
-        ((!changes.is_empty()).then_some(Turn { position: number, changes }), number, asked)
-    }
-
-    /// Brings the two marks up to date; the messages that have reached everybody.
-    fn advance(&mut self) -> Vec<Arc<Message>> {
-        let first = self.pending.iter().find(|turn| !turn.is_synced);
-        self.synced = first.map_or(self.turn, |turn| turn.number) - 1;
-        let mut routed = Vec::new();
-        while self.pending.front().is_some_and(|turn| turn.is_synced && turn.asked.is_empty()) {
-            routed.extend(self.pending.pop_front().into_iter().flat_map(|turn| turn.routing));
-        }
-        self.kept = self.pending.front().map_or(self.turn, |turn| turn.number) - 1;
-        routed
-    }
-}
-
-impl ShardState {
-    pub(crate) fn poll_journal(&mut self) -> Option<Turn> {
-        if !self.journal.is_on {
-            return None;
-        }
-        let (turn, number, asked) = self.journal.end_turn();
-        for shard in asked.iter() {
-            self.links.send(shard, &Envelope::Ask { turn: number });
-        }
-        turn
-    }
-
-    pub(crate) fn awaited_turn(&self) -> u64 {
-        self.journal.awaited
-    }
-
-    pub(crate) fn handle_synced(&mut self, position: u64, now: Timestamp) {
-        for turn in self.journal.pending.iter_mut().take_while(|turn| turn.number <= position) {
-            if !turn.is_synced {
-                turn.is_synced = true;
-                self.journal.unsynced_bytes -= core::mem::take(&mut turn.bytes);
-            }
-        }
-        self.settle_turns(now);
-    }
-
-    /// Another shard asks to be told when what came from it is kept.
-    pub(crate) fn handle_ask(&mut self, from: usize, theirs: u64, now: Timestamp) {
-        let Until::Synced(turn) = self.journal.until_synced() else { return };
-        self.journal.await_until(Until::Synced(turn));
-        let theirs_passed = self.journal.passed.extract_if(.., |(sender, _)| *sender == from);
-        let passed = theirs_passed.map(|(_, pass)| pass).collect();
-        self.journal.receipts.push_back(Receipt { turn, from, theirs, passed });
-        self.settle_turns(now);
-    }
-
-    /// Another shard has kept what it got from us in that turn.
-    pub(crate) fn handle_kept(&mut self, from: usize, turn: u64, now: Timestamp) {
-        let pending = &mut self.journal.pending;
-        if let Ok(at) = pending.binary_search_by_key(&turn, |pending| pending.number)
-            && let Some(pending) = pending.get_mut(at)
-        {
-            pending.asked.remove(from);
-        }
-        self.settle_turns(now);
-    }
-
-    fn settle_turns(&mut self, now: Timestamp) {
-        let routed = self.journal.advance();
-        let synced = self.journal.synced;
-        while let Some(receipt) = self.journal.next_receipt() {
-            self.links.send(receipt.from, &Envelope::Kept { turn: receipt.theirs });
-        }
-        for message in routed {
-            self.end_routing(&message);
-        }
-        self.pay_owed(now);
-        while self.journal.sessions.front().is_some_and(|(turn, ..)| *turn <= synced) {
-            let Some((_, index, generation)) = self.journal.sessions.pop_front() else { break };
-            if self.sessions.generation(index) == Some(generation) {
-                self.send_synced(index, now);
-            }
-        }
-        while self.journal.paging.front().is_some_and(|(turn, ..)| *turn <= synced) {
-            let Some((_, index, generation)) = self.journal.paging.pop_front() else { break };
-            if self.sessions.generation(index) == Some(generation) {
-                self.page_out(index);
-            }
-        }
     }
 }

@@ -34,7 +34,6 @@ pub use crate::subscriptions::SubscriberOptions;
 pub use crate::gate::SavedRhythm;
 pub use health::Trouble;
 pub(crate) use journal::{Journal, Until};
-pub(crate) use owed::Owed;
 pub use page::Fetch;
 pub(crate) use page::PageRequests;
 pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, wants_latest};

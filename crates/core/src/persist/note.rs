@@ -28,15 +28,14 @@ impl Journal {
 
     /// A message waits for a session.
     pub(crate) fn queue(&mut self, session: &mut Session, queued: &mut Queued) {
-        if session.kept == 0 || queued.qos == QoS::AtMostOnce {
+        if !session.is_kept() || queued.qos == QoS::AtMostOnce {
             return;
         }
         let message = self.need(&queued.message);
-        session.places += 1;
-        queued.place = session.places;
+        queued.place = session.take_place();
         let Queued { qos, retain, place, ref ids, .. } = *queued;
         self.push(StoreChange::Queued {
-            session: session.kept,
+            session: session.kept(),
             place,
             message,
             qos,
@@ -115,17 +114,15 @@ impl Journal {
 
     /// The will of a session is not to be kept any more.
     pub(crate) fn clear_will(&mut self, session: &mut Session) {
-        if let Some(will) = session.will.as_mut().filter(|will| will.is_kept) {
-            will.is_kept = false;
-            will.message.let_go();
-            self.push(StoreChange::WillCleared { session: session.kept });
+        if session.let_will_go() {
+            self.push(StoreChange::WillCleared { session: session.kept() });
         }
     }
 
     /// A session has ended, with everything that waits for it.
     pub(crate) fn end_session(&mut self, session: &Session) {
-        if session.kept != 0 {
-            self.push(StoreChange::SessionEnded { session: session.kept });
+        if session.is_kept() {
+            self.push(StoreChange::SessionEnded { session: session.kept() });
         }
     }
 }
@@ -134,35 +131,32 @@ impl ShardState {
     /// A session that is to last gets its number.
     pub(crate) fn number_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        if self.journal.is_on() && session.kept == 0 && session.is_lasting() {
-            session.kept = self.journal.number();
-            session.kept_turn = self.journal.turn();
+        if self.journal.is_on() && !session.is_kept() && session.is_lasting() {
+            let number = self.journal.number();
+            session.keep_as(number, self.journal.turn());
         }
     }
 
     /// A session is there, or has changed: how long it lasts, and since when it has been alone.
     pub(crate) fn keep_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        if session.kept == 0 {
+        if !session.is_kept() {
             return;
         }
         self.journal.push(StoreChange::Session {
-            session: session.kept,
-            client_id: Arc::clone(&session.client_id),
-            owner: Box::new(session.identity.clone()),
-            expiry: session.expiry,
-            ends: session.expires_at,
+            session: session.kept(),
+            client_id: Arc::clone(session.client_id()),
+            owner: Box::new(session.identity().clone()),
+            expiry: session.expiry(),
+            ends: session.expires_at(),
         });
     }
 
     /// A session has a will, or it is due at another time.
     pub(crate) fn keep_will(&mut self, index: u32) {
-        let Some(session) = self.sessions.get_mut(index).filter(|session| session.kept != 0) else { return };
-        let Some(will) = session.will.as_mut() else { return };
-        let message = if will.is_kept { will.message.number() } else { self.journal.need(&will.message) };
-        will.is_kept = true;
-        let (delay, due) = (will.delay, will.due_at);
-        self.journal.push(StoreChange::Will { session: session.kept, message, delay, due });
+        let Some(session) = self.sessions.get_mut(index).filter(|session| session.is_kept()) else { return };
+        let Some((message, delay, due)) = session.keep_will(|message| self.journal.need(message)) else { return };
+        self.journal.push(StoreChange::Will { session: session.kept(), message, delay, due });
     }
 
     /// Whether this shard writes down what is retained under this topic. One of them does, so that the order of the log
@@ -218,14 +212,14 @@ impl ShardState {
     pub(crate) fn is_store_lost(&self, publication: &Publication<'_>) -> bool {
         publication.qos == QoS::AtMostOnce
             && self.store_trouble().is_some()
-            && self.journal.unsynced_bytes > UNSYNCED_BYTES_MAX
+            && self.journal.unsynced_bytes() > UNSYNCED_BYTES_MAX
             && !is_own(publication.topic)
     }
 
     /// A message that is to be taken exactly once, though other shards have to get it: see `begin_routing`.
     pub(crate) fn prepare_routing(&mut self, index: u32, delivery: Delivery, message: &Shareable<'_>) {
         let is_once = matches!(delivery, Delivery::ExactlyOnce { .. }) && self.links.has_others();
-        if !is_once || self.sessions.get(index).is_none_or(|session| session.kept == 0) {
+        if !is_once || self.sessions.get(index).is_none_or(|session| !session.is_kept()) {
             return;
         }
         self.begin_routing_elsewhere(message);

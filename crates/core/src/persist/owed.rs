@@ -4,64 +4,15 @@
 //! QoS 0 and 1 and DISCONNECT never wait here. A connection to which too much is owed is not read on, and its keep-alive
 //! clock stands still. A welcome that has to wait holds the whole outbox instead: nothing may come before it.
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-
 use tidegate_control::Timestamp;
 
-use super::{Journal, Until};
+use super::Until;
 use crate::connection::Connection;
 use crate::face::ClientAnswer;
-use crate::limits::OWED_BYTES_MAX;
-use crate::measures::{AwaitedAck, Meters};
+use crate::measures::AwaitedAck;
+use crate::session::Session;
 use crate::shard::ConnId;
 use crate::state::ShardState;
-
-#[derive(Debug, Default)]
-pub(crate) struct Owed {
-    bytes: VecDeque<u8>,
-    /// What each answer waits for, its length, and what it answers if that is measured.
-    answers: VecDeque<(Until, u32, Option<AwaitedAck>)>,
-}
-
-impl Owed {
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
-impl Connection {
-    /// More is owed than the client should add to.
-    pub(crate) fn is_owed_much(&self) -> bool {
-        self.owed.as_ref().is_some_and(|owed| owed.len() > OWED_BYTES_MAX)
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.owed.is_some() || self.welcome_after.is_some()
-    }
-
-    /// Takes what may be said now out of what is owed.
-    fn take_due(&mut self, journal: &Journal, meters: &mut Meters, now: Timestamp) -> (Vec<u8>, usize) {
-        let Some(owed) = self.owed.as_mut() else { return (Vec::new(), 0) };
-        let (mut length, mut answers) = (0, 0);
-        for (until, bytes, asked) in &owed.answers {
-            if !journal.is_met(*until) {
-                break;
-            }
-            if let Some(asked) = asked {
-                meters.note_answer(*asked, now);
-            }
-            (length, answers) = (length + *bytes as usize, answers + 1);
-        }
-        owed.answers.drain(..answers);
-        let due = owed.bytes.drain(..length).collect();
-        if owed.answers.is_empty() {
-            self.owed = None;
-        }
-        (due, answers)
-    }
-}
 
 impl ShardState {
     /// Answers a client as soon as what the answer promises is kept.
@@ -94,37 +45,35 @@ impl ShardState {
     }
 
     fn may_reply(&self, conn: ConnId, until: Until) -> bool {
-        self.journal.is_met(until) && self.connection(conn).is_none_or(|connection| connection.owed.is_none())
+        self.journal.is_met(until) && self.connection(conn).is_none_or(|connection| !connection.is_owed())
     }
 
     fn owe(&mut self, conn: ConnId, answer: &ClientAnswer<'_>, until: Until, asked: Option<AwaitedAck>) {
         if self.connection(conn).is_none() {
             return;
         }
-        let Some(connection) = self.connections.get_mut(conn.index).filter(|connection| !connection.is_closing) else {
+        let Some(connection) = self.connections.get_mut(conn.index).filter(|connection| !connection.is_closing())
+        else {
             return;
         };
-        let mut bytes = Vec::new();
-        connection.face.answer(answer, &mut bytes);
+        let bytes = connection.words_for(answer);
         if bytes.is_empty() {
             return;
         }
         if !connection.is_waiting() {
-            self.journal.waiting.push(conn);
+            self.journal.list_owed(conn);
         }
         self.journal.await_until(until);
         self.memory.charge_outbox(bytes.len());
-        let owed = connection.owed.get_or_insert_with(Box::default);
-        owed.answers.push_back((until, bytes.len() as u32, asked));
-        owed.bytes.extend(bytes);
+        connection.owe(bytes, until, asked);
     }
 
     /// Nothing is written to this connection before everything is kept that was done until now. While the disk fails, a
     /// session that was kept before need not wait for that.
     pub(crate) fn hold_welcome(&mut self, conn: ConnId, session: u32) {
-        let Some(session) = self.sessions.get(session).filter(|session| session.kept != 0) else { return };
-        let until = match self.journal.trouble {
-            Some(_) => Until::Synced(session.kept_turn),
+        let Some(session) = self.sessions.get(session).filter(|session| session.is_kept()) else { return };
+        let until = match self.journal.trouble() {
+            Some(_) => Until::Synced(session.kept_turn()),
             None => self.journal.until_synced(),
         };
         if self.journal.is_met(until) {
@@ -133,44 +82,43 @@ impl ShardState {
         self.journal.await_until(until);
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
         if !connection.is_waiting() {
-            self.journal.waiting.push(conn);
+            self.journal.list_owed(conn);
         }
-        connection.welcome_after = Some(until);
+        connection.hold_welcome(until);
     }
 
     /// Something was kept: whatever waited for it is said.
     pub(super) fn pay_owed(&mut self, now: Timestamp) {
-        let mut waiting = core::mem::take(&mut self.journal.waiting);
+        let mut waiting = self.journal.take_owed();
         waiting.retain(|&conn| self.pay(conn, now));
-        waiting.append(&mut self.journal.waiting);
-        self.journal.waiting = waiting;
+        self.journal.put_owed_back(waiting);
     }
 
     /// True if there is more to wait for.
     fn pay(&mut self, conn: ConnId, now: Timestamp) -> bool {
-        if self.connection(conn).is_none_or(|connection| connection.is_closing) {
+        if self.connection(conn).is_none_or(Connection::is_closing) {
             return false;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return false };
-        if connection.welcome_after.is_some_and(|until| !self.journal.is_met(until)) {
+        if connection.welcome_after().is_some_and(|until| !self.journal.is_met(until)) {
             return true;
         }
-        connection.welcome_after = None;
+        connection.release_welcome();
         let (due, answers) = connection.take_due(&self.journal, &mut self.meters, now);
         if !due.is_empty() {
             // They were charged when they were owed.
-            connection.outbox.answer(&mut self.spares, |out| out.extend_from_slice(&due));
+            connection.put_answer(&due, &mut self.spares);
             connection.note_answer(due.len());
             self.stats.bytes_sent += due.len() as u64;
             self.stats.packets_sent += answers as u64;
         }
         let is_waiting = connection.is_waiting();
-        if connection.outbox.len() > 0 && connection.list() {
+        if connection.outbox_len() > 0 && connection.list() {
             self.to_write.push_back(conn);
         }
         // Retained messages wait for the SUBACK.
-        let session = connection.session;
-        if !is_waiting && self.sessions.get(session).is_some_and(|session| !session.bursts.is_empty()) {
+        let session = connection.session();
+        if !is_waiting && self.sessions.get(session).is_some_and(Session::has_bursts) {
             self.pump(session, now);
         }
         is_waiting

@@ -43,7 +43,7 @@ impl ShardState {
             }
             let window = self.settings.queue_memory_max;
             let job = self.page_requests.jobs + 1;
-            let Some(owner) = self.sessions.get_mut(session).filter(|owner| owner.queue.is_some()) else { continue };
+            let Some(owner) = self.sessions.get_mut(session).filter(|owner| owner.queue().is_some()) else { continue };
             let messages = owner.with_queue(&mut self.stats, |queue, _| queue.choose(window, job));
             self.note_absent(session);
             if !messages.is_empty() {
@@ -72,7 +72,7 @@ impl ShardState {
         if self.sessions.generation(index) != Some(generation) {
             return;
         }
-        let Some(session) = self.sessions.get_mut(index).filter(|session| session.queue.is_some()) else { return };
+        let Some(session) = self.sessions.get_mut(index).filter(|session| session.queue().is_some()) else { return };
         let (tally, mut lost) = (self.memory.tally(), Vec::new());
         session.with_queue(&mut self.stats, |queue, _| {
             queue.end_job(job);
@@ -86,7 +86,7 @@ impl ShardState {
                 }));
             }
         });
-        let kept = session.kept;
+        let kept = session.kept();
         for paged in lost {
             self.journal.push(StoreChange::Dequeued { session: kept, place: paged.place });
             self.lose_delivery(index, Loss::Unreadable, paged.class);
@@ -98,9 +98,9 @@ impl ShardState {
 
     /// A session may want the next page.
     pub(crate) fn want_page(&mut self, index: u32) {
-        let Some(session) = self.sessions.get_mut(index).filter(|session| session.conn.is_some()) else { return };
+        let Some(session) = self.sessions.get_mut(index).filter(|session| session.conn().is_some()) else { return };
         let window = self.settings.queue_memory_max;
-        if session.queue.as_mut().is_some_and(|queue| queue.wants_page(window)) {
+        if session.queue_mut().is_some_and(|queue| queue.wants_page(window)) {
             let generation = self.sessions.generation(index).unwrap_or(0);
             self.page_requests.wanting.push_back((index, generation));
         }
@@ -109,10 +109,10 @@ impl ShardState {
     /// A turn is synced: what it brought for a long queue need not stay in memory.
     pub(crate) fn page_out(&mut self, index: u32) {
         let (journal, settings) = (&self.journal, &self.settings);
-        let Some(session) = self.sessions.get_mut(index).filter(|session| session.queue.is_some()) else { return };
+        let Some(session) = self.sessions.get_mut(index).filter(|session| session.queue().is_some()) else { return };
         let is_kept = |turn| journal.is_met(super::Until::Synced(turn));
         let window = settings.queue_memory_max;
-        let window = if session.conn.is_none() { window.min(AWAY_WINDOW_BYTES) } else { window };
+        let window = if session.conn().is_none() { window.min(AWAY_WINDOW_BYTES) } else { window };
         session.with_queue(&mut self.stats, |queue, _| queue.settle(is_kept, &settings.priority, window));
         self.note_absent(index);
         self.want_page(index);

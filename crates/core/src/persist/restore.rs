@@ -149,17 +149,16 @@ impl ShardState {
         let identity = saved.owner.clone();
         let (parent, origin) = (parent_of(&identity, self.seed), crate::connect::origin_of(saved.client_id));
         let mut session = Session::new(saved.client_id.into(), identity, parent, origin);
-        session.kept = saved.session;
-        session.spool = self.settings.spool_of(saved.client_id);
+        session.keep_as(saved.session, 0);
+        session.set_spool(self.settings.spool_of(saved.client_id));
         // A bridge that is not configured any more is kept as long as a client would be, should it come back.
-        let is_given_up = session.identity.is_own() && session.spool.is_none();
-        session.expiry = if is_given_up { saved.expiry.min(self.settings.session_expiry_max) } else { saved.expiry };
+        let is_given_up = session.identity().is_own() && session.spool().is_none();
+        session.set_expiry(if is_given_up { saved.expiry.min(self.settings.session_expiry_max) } else { saved.expiry });
         session.inbound = InboundIds::restored(core::mem::take(&mut saved.inbound));
-        session.will = saved.will.take().map(|will| {
+        session.set_will(saved.will.take().map(|will| {
             will.message.0.keep();
-            let due_at = Some(will.due.unwrap_or(now + will.delay));
-            Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
-        });
+            PendingWill::restored(will.message.0, will.delay, will.due.unwrap_or(now + will.delay))
+        }));
         session
     }
 
@@ -167,11 +166,11 @@ impl ShardState {
     pub(crate) fn restore_session(&mut self, mut session: Session, saved: SavedSession<'_>, now: Timestamp) {
         // A will that is due by now goes out in the first turn, or before if its client is faster: whoever wants it has to
         // be back before.
-        let first = session.will.is_some().then_some(now + FIRST_TURN);
-        let is_given_up = session.expiry < saved.expiry;
-        let ends = saved.ends.filter(|_| !is_given_up).unwrap_or(now + session.expiry);
-        session.expires_at = Some(ends.max(first.unwrap_or(Timestamp::ZERO)));
-        let client_id = Arc::clone(&session.client_id);
+        let first = session.has_will().then_some(now + FIRST_TURN);
+        let is_given_up = session.expiry() < saved.expiry;
+        let ends = saved.ends.filter(|_| !is_given_up).unwrap_or(now + session.expiry());
+        session.end_at(ends.max(first.unwrap_or(Timestamp::ZERO)));
+        let client_id = Arc::clone(session.client_id());
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
         for (filter, wish) in saved.subscriptions {
@@ -197,12 +196,12 @@ impl ShardState {
         now: Timestamp,
     ) {
         let SavedDelivery { place, stage, qos, retain, ids } = delivery;
-        session.places = session.places.max(place);
+        session.note_place(place);
         let ids: SubscriptionIds = ids.into_iter().collect();
         let mut queued = |StoredMessage(message): StoredMessage| {
             message.keep();
             self.stats.begin_delivery(message.class());
-            session.ledger.deliveries += 1;
+            session.ledger.begin_delivery();
             // What it waited before is not known; it begins again.
             let wishes = subscriptions.iter().map(|(filter, wish)| (*filter, wish.is_latest));
             let is_latest = wants_latest(wishes, message.view().topic);
@@ -214,21 +213,19 @@ impl ShardState {
                 let (bytes_max, class_bytes) = (usize::MAX, usize::MAX);
                 let bounds = Bounds { messages_max: usize::MAX, bytes_max, class_bytes, is_spool: false };
                 let paging = Paging { window: usize::MAX, turn: 0 };
-                let (journal, kept) = (&mut self.journal, session.kept);
-                let mut ledger = core::mem::take(&mut session.ledger);
-                session.with_queue(&mut self.stats, |queue, stats| {
+                let (journal, kept) = (&mut self.journal, session.kept());
+                session.with_queue(&mut self.stats, |queue, losses| {
                     // There is room for all; what only the newest is wanted of may have changed.
                     queue.offer(queued, &settings.priority, bounds, paging, |lost, _| {
                         journal.dequeue_item(kept, &lost);
-                        ledger.lose_delivery(Loss::Conflated, lost.class(), stats);
+                        losses.lose(Loss::Conflated, lost.class());
                     });
                 });
-                session.ledger = ledger;
             }
             SavedStage::OnDisk { spot, origin, bytes, class } => {
                 let (class, is_by_topic) = class_of(class);
                 self.stats.begin_delivery(class);
-                session.ledger.deliveries += 1;
+                session.ledger.begin_delivery();
                 let paged = Paged::restored(spot, place, Message::size_with(bytes), class, (qos, retain));
                 let priority = &self.settings.priority;
                 session.with_queue(&mut self.stats, |queue, _| {
@@ -262,7 +259,7 @@ impl ShardState {
         let matches = self.subscriptions.matches(publication.topic);
         let is_new = |index: u32| {
             let session = self.sessions.get(index);
-            session.is_some_and(|session| session.kept != 0 && !reached.contains(&session.kept))
+            session.is_some_and(|session| session.is_kept() && !reached.contains(&session.kept()))
         };
         let mut subscribers = matches.subscribers;
         subscribers.retain(|(index, _)| is_new(*index));

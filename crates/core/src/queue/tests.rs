@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_wire_mqtt::Properties;
+use tidegate_wire_mqtt::{Properties, QoS};
 
 use super::flows::SHARED;
 use super::*;

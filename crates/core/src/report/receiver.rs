@@ -57,16 +57,16 @@ impl ReceiverReport {
     pub(super) fn of(session: &Session, connection: Option<&Connection>, settings: &Settings, now: Timestamp) -> Self {
         let part = |used: usize, most: usize| used as f64 / most.max(1) as f64;
         let by_messages = part(session.queue_len(), settings.queue_messages_max);
-        let by_bytes = part(session.queue_bytes(), session.spool.unwrap_or(settings.queue_bytes_max));
+        let by_bytes = part(session.queue_bytes(), session.spool().unwrap_or(settings.queue_bytes_max));
         // A bridge has bytes alone.
-        let fill = if session.spool.is_some() { by_bytes } else { by_messages.max(by_bytes) };
+        let fill = if session.spool().is_some() { by_bytes } else { by_messages.max(by_bytes) };
         let stalled = connection.and_then(Connection::stalled_since);
         let is_stalled = stalled.is_some_and(|since| now.since(since) >= STALLED_FOR);
         // Whoever reads acknowledges: one that has said nothing while messages wait and are under way does not.
         let has_waiting = session.queue_len() > 0 && session.unconfirmed_len() > 0;
-        let is_silent = has_waiting && connection.is_some_and(|it| now.since(it.seen_at) >= SILENT_FOR);
+        let is_silent = has_waiting && connection.is_some_and(|it| now.since(it.seen_at()) >= SILENT_FOR);
         let is_slow = connection.is_some() && (is_stalled || is_silent || fill >= FULL_PART);
-        let Some(crowding) = &session.crowding else { return Self { fill, is_slow, ..Self::default() } };
+        let Some(crowding) = session.crowding() else { return Self { fill, is_slow, ..Self::default() } };
         let (lost_of_late, loss_rate, by) = crowding.of_late(now);
         let is_losing = crowding.last() + CALM > now;
         let flow = |(origin, lost)| CrowdingFlow { origin, lost, waiting: 0 };
@@ -77,7 +77,7 @@ impl ReceiverReport {
 
     /// Adds whose messages wait.
     pub(super) fn look_into_queue(&mut self, session: &Session) {
-        let waiting = session.queue.as_ref().map(|queue| queue.waiting_by_origin(CROWDING_SHOWN_MAX));
+        let waiting = session.queue().map(|queue| queue.waiting_by_origin(CROWDING_SHOWN_MAX));
         for (origin, waiting) in waiting.into_iter().flatten() {
             match self.crowding.iter_mut().find(|flow| flow.origin == origin) {
                 Some(flow) => flow.waiting = waiting,
@@ -91,7 +91,7 @@ impl ReceiverReport {
 
 /// Messages a second that a connection takes.
 fn taken_by(connection: &Connection, now: Timestamp) -> f64 {
-    let traffic = &connection.traffic;
+    let traffic = connection.traffic();
     let bytes_each = traffic.bytes_sent as f64 / traffic.delivered.max(1) as f64;
     f64::from(connection.drain().sustained(now)) / bytes_each.max(1.0)
 }

@@ -31,7 +31,7 @@ impl ShardState {
     ) -> Result<Option<RetainedState>, ReasonCode> {
         if let Err(reason) = self.has_retained(conn, topic, now) {
             if let Some(session) = self.session_of(conn) {
-                let client_id = Arc::clone(&session.client_id);
+                let client_id = Arc::clone(session.client_id());
                 self.tell(Event::Denied { client_id, what: "read", topic: topic.into() });
             }
             return Err(reason);
@@ -47,9 +47,9 @@ impl ShardState {
 
     /// Whether there is one that a client may read, without a word to anybody if it may not.
     pub(crate) fn has_retained(&mut self, conn: ConnId, topic: &str, now: Timestamp) -> Result<bool, ReasonCode> {
-        let session = self.connection(conn).and_then(|connection| self.sessions.get(connection.session));
+        let session = self.connection(conn).and_then(|connection| self.sessions.get(connection.session()));
         let Some(session) = session else { return Err(ReasonCode::UnspecifiedError) };
-        let may = |action| self.may(&session.identity, &session.client_id, action, topic);
+        let may = |action| self.may(session.identity(), session.client_id(), action, topic);
         if !may(Action::Subscribe) || !may(Action::Receive) {
             return Err(ReasonCode::NotAuthorized);
         }

@@ -62,8 +62,8 @@ impl Shard {
 
     /// What a client is called.
     pub fn client_id(&self, conn: ConnId) -> Option<&str> {
-        let session = self.state.connection(conn)?.session;
-        self.state.sessions.get(session).map(|session| &*session.client_id)
+        let session = self.state.connection(conn)?.session();
+        self.state.sessions.get(session).map(|session| &**session.client_id())
     }
 
     /// The other broker has ended a client's connection, or is gone: [`Why`] says which.

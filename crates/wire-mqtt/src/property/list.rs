@@ -8,6 +8,7 @@ use crate::error::{Parse, Violation, violation};
 use crate::kind::Sender;
 use crate::limits::Limits;
 use crate::reader::PacketReader;
+use crate::reason::ReasonCode;
 use crate::sink::{Counter, Sink};
 use crate::varint;
 use crate::version::Version;
@@ -149,6 +150,19 @@ impl<'a> Properties<'a> {
                 out.put(bytes);
             }
             _ => self.write_some(keep, out),
+        }
+    }
+
+    /// The end of a packet that may stop before its reason code if that is success, and before its properties if there are none.
+    #[inline]
+    pub(crate) fn write_after(&self, reason: ReasonCode, version: Version, keep: KeptProperties, out: &mut impl Sink) {
+        let bare = self.is_empty_under(keep);
+        if !version.is_v5() || (bare && reason == ReasonCode::Success) {
+            return;
+        }
+        out.put_u8(reason.code());
+        if !bare {
+            self.write(keep, out);
         }
     }
 

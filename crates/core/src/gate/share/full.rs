@@ -65,7 +65,7 @@ impl Full {
     }
 
     /// A message was refused for it: it would have found no room.
-    pub(super) fn note_refused(&mut self, now: Timestamp) {
+    pub(crate) fn note_refused(&mut self, now: Timestamp) {
         self.last = now;
     }
 
@@ -89,7 +89,7 @@ impl Full {
     }
 
     /// Messages per second that it sends; none if it has not been full for long enough, or sent nothing of late.
-    pub(super) fn rate(mut self, now: Timestamp) -> Option<f64> {
+    pub(crate) fn rate(mut self, now: Timestamp) -> Option<f64> {
         self.go_on(now);
         let has_been_full = now.since(self.since) >= FULL_FOR && now.since(self.last) < FULL_GAP;
         let (sent, time) = (self.sent.saturating_add(self.sent_before), DRAIN_WINDOW + now.since(self.counted_from));

@@ -30,6 +30,7 @@ use crate::ledger::Loss;
 use crate::limits::{BATCH_BYTES_MAX, SATURATED_MAX};
 use crate::message::{Colour, Publication};
 use crate::queue::{Bounds, Queue, Share};
+use crate::session::Session;
 use crate::state::ShardState;
 pub(crate) use full::Full;
 use full::{FULL_FOR, FULL_GAP};
@@ -218,7 +219,7 @@ fn hash_of(topic: &str) -> u64 {
 impl Queue {
     /// How long until half of what waits of this publisher has gone, if it has its share of a full queue.
     fn saturated_for(&self, publication: &Publication<'_>, bounds: Bounds, now: Timestamp) -> Option<Duration> {
-        let rate = self.full?.rate(now)?;
+        let rate = self.rate_when_full(now)?;
         let Share { own, flows, parents, of_parent } = self.share_of(publication);
         // What is sent while nobody may send makes room; as much as an eighth, or each message would be asked for.
         let is_full = self.len() * 8 >= bounds.messages_max * 7 || self.bytes() / 7 >= bounds.bytes_max / 8;
@@ -283,12 +284,9 @@ impl ShardState {
         let route = self.find_route(publication.topic);
         let mut is_lasting = true;
         for target in &route.targets {
-            let queue = self.sessions.get_mut(target.session).and_then(|session| session.queue.as_mut());
-            let Some(queue) = queue else { continue };
-            let waiting = queue.len();
-            if let Some(full) = queue.full.as_mut() {
-                full.note_refused(now);
-                is_lasting &= full.lasts(waiting, now);
+            let queue = self.sessions.get_mut(target.session).and_then(Session::queue_mut);
+            if let Some(lasts) = queue.and_then(|queue| queue.note_refused(now)) {
+                is_lasting &= lasts;
                 self.saturation.note_full(now);
             }
         }
@@ -306,11 +304,11 @@ impl ShardState {
         let mut found = Here::Nobody;
         for target in &route.targets {
             let Some(session) = self.sessions.get(target.session) else { continue };
-            if target.no_local && session.origin == publication.origin {
+            if target.no_local && session.origin() == publication.origin {
                 continue;
             }
-            let bounds = bounds_of(&self.settings, session.spool, publication.standing.class);
-            let queue = session.queue.as_ref().filter(|_| session.conn.is_some());
+            let bounds = bounds_of(&self.settings, session.spool(), publication.standing.class);
+            let queue = session.queue().filter(|_| session.conn().is_some());
             // Of a full spool a lower class makes room.
             let makes_room = |queue: &Queue| {
                 bounds.is_spool && queue.has_lower_than(publication.standing.class, &self.settings.priority)

@@ -1,6 +1,7 @@
 //! The same with a store: any sequence of newcomers, syncs, pages and departures, against plain lists.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use tidegate_wire_mqtt::QoS;
 
 use super::*;
 use crate::persist::Spot;

@@ -15,15 +15,16 @@ mod household_turns;
 mod notify;
 mod perform;
 mod standing;
+mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId, TouchedPlaces};
+use tidegate_graph::{GraphSpace, RuleId, Snapshot, SubscriberId, TouchedPlaces};
 
-use apart::{ApartChanges, ApartHistory, ApartRequest, Prepared};
+use apart::{ApartChanges, ApartRequest, Prepared};
 use group::{CommitGroup, DoneRequest, share};
 use standing::PendingEvaluations;
 
@@ -37,119 +38,8 @@ use super::request::{Begun, Refused, ResponseBody, SpaceRequest, SpaceResponse};
 use super::subscription_registry::SubscriptionRegistry;
 use super::task::{PendingRequest, Requester};
 use crate::change::WrittenChange;
-use crate::limits::UPDATE_INLINE_TIME;
-use crate::persistence::DurableChange;
-
-/// How what keeps the data is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreHealth {
-    Fine,
-    /// There is room only for what makes it smaller.
-    Full,
-    /// Nothing can be kept at the moment.
-    Failed,
-}
-
-/// A request whose turn it is.
-pub(crate) struct WriterWork<R, C> {
-    taken: Taken<PendingRequest<R, C>>,
-    prepared: Prepared,
-    history: ApartHistory,
-}
-
-impl<R, C> WriterWork<R, C> {
-    fn new(taken: Taken<PendingRequest<R, C>>) -> Self {
-        Self { taken, prepared: Prepared::Nothing, history: ApartHistory::default() }
-    }
-
-    /// Until when it is to be cancelled, if it may take long.
-    pub(crate) fn until(&self, now: Timestamp) -> Option<Timestamp> {
-        let task = &self.taken.value;
-        match (&task.ask, &self.prepared) {
-            // What takes longer is worked out beside the commits.
-            (SpaceRequest::Update(update), Prepared::Nothing) if update.reads() => {
-                Some(task.until.min(now + UPDATE_INLINE_TIME))
-            }
-            // One that only says what it changes is as short as its text.
-            (SpaceRequest::Update(update), _) if !update.reads() => None,
-            (SpaceRequest::Update(_), Prepared::LastTime) | (SpaceRequest::AddRule { .. }, _) => Some(task.until),
-            _ => None,
-        }
-    }
-
-    /// Whether it was worked out before its turn.
-    #[cfg(test)]
-    pub(crate) fn is_prepared(&self) -> bool {
-        matches!(self.prepared, Prepared::Drafted(_) | Prepared::Staged(_))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn requester(&self) -> &R {
-        &self.taken.value.requester
-    }
-}
-
-/// All that one request did, to be kept as a whole, after everything before it.
-#[derive(Debug)]
-pub(crate) struct Write {
-    rule: Option<RuleChange>,
-    stopped: Vec<RuleId>,
-    deltas: Vec<QuadDelta>,
-    /// Those of the first delta, if they were made beforehand.
-    bytes: Option<Vec<u8>>,
-}
-
-#[derive(Debug)]
-enum RuleChange {
-    Added(RuleId, String, String),
-    Removed(RuleId),
-}
-
-impl Write {
-    /// In the order in which it is to be read again.
-    pub(crate) fn kept(&self) -> Vec<DurableChange<'_>> {
-        let rule = self.rule.iter().map(|rule| match rule {
-            RuleChange::Added(id, name, text) => DurableChange::Rule(*id, name, text),
-            RuleChange::Removed(id) => DurableChange::NoRule(*id),
-        });
-        let stopped = self.stopped.iter().map(|rule| DurableChange::NoRule(*rule));
-        let bytes = self.bytes.iter().map(|bytes| DurableChange::DeltaBytes(bytes));
-        let deltas = self.deltas.iter().skip(bytes.len()).map(DurableChange::Delta);
-        rule.chain(stopped).chain(bytes).chain(deltas).collect()
-    }
-}
-
-/// An answer on its way, and the job that ends with it: first the job is given back, then the answer is sent.
-pub(crate) struct WriterReply<R, C> {
-    pub(crate) task: PendingRequest<R, C>,
-    pub(crate) outcome: Result<SpaceResponse, Refused>,
-    pub(crate) job: Job,
-    /// What the job has cost, and whether it was done: else it ended without a result after that.
-    pub(crate) cost: Duration,
-    pub(crate) is_done: bool,
-    pub(crate) subscription: Option<NewSubscription<C>>,
-}
-
-/// A subscription whose client is about to hear of it.
-pub(crate) struct NewSubscription<C> {
-    id: SubscriberId,
-    /// Nobody else knows its name.
-    is_new: bool,
-    connection: Option<C>,
-}
-
-/// Something that others want to know.
-#[derive(Debug)]
-pub(crate) enum WriterEvent<C> {
-    /// A query stands, with its text for an operator.
-    Subscribed(SubscriberId, Box<str>),
-    /// It does not stand any more.
-    Left(SubscriberId),
-    /// Another connection goes on with the subscription of this one.
-    Displaced(SubscriberId, C),
-    /// A rule was removed: it failed, or did not come to rest.
-    RuleStopped(RuleId, GraphError),
-}
+use words::RuleChange;
+pub(crate) use words::{NewSubscription, StoreHealth, Write, WriterEvent, WriterReply, WriterWork};
 
 /// The owner of the data. `R` is whoever waits for an answer, `C` a connection that is told of changes.
 pub(crate) struct Writer<R, C> {
