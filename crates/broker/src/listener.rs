@@ -87,9 +87,12 @@ pub struct ListenerReport {
     pub refused: Vec<(&'static str, u64)>,
 }
 
+/// A listener, and what it is bound to.
+type OpenAndBound = (Arc<OpenListener>, BoundListener);
+
 impl OpenListener {
     /// All of them, but those that cannot be opened and that nobody asked for.
-    pub(crate) fn open_all(listeners: &[Listener]) -> io::Result<(Vec<(Arc<Self>, BoundListener)>, Vec<LeftOut>)> {
+    pub(crate) fn open_all(listeners: &[Listener]) -> io::Result<(Vec<OpenAndBound>, Vec<LeftOut>)> {
         let (mut open, mut left_out) = (Vec::new(), Vec::new());
         for listener in listeners {
             match Self::open(listener) {

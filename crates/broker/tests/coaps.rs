@@ -107,8 +107,8 @@ impl Coaps {
 }
 
 fn keys(folder: &Path, names: &[&str]) -> PathBuf {
-    let hex: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
-    let lines: String = names.iter().map(|name| format!("{name}:{hex}\n")).collect();
+    let hex = KEY.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    let lines = names.iter().map(|name| format!("{name}:{hex}\n")).collect::<Vec<_>>().concat();
     std::fs::write(folder.join("keys"), lines).unwrap();
     folder.join("keys")
 }

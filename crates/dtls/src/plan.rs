@@ -89,7 +89,10 @@ pub struct DtlsPlan {
 impl fmt::Debug for DtlsPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (has_certificate, keys) = (self.by_certificate.is_some(), self.keys.0.len());
-        f.debug_struct("DtlsPlan").field("has_certificate", &has_certificate).field("keys", &keys).finish_non_exhaustive()
+        f.debug_struct("DtlsPlan")
+            .field("has_certificate", &has_certificate)
+            .field("keys", &keys)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,5 @@
 //! Sessions from hello to the last word, with a client of dimpl's own at the other end, in time that is an argument.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod world;
 

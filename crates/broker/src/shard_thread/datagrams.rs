@@ -311,7 +311,7 @@ impl ShardThread {
                 door.shown = Some(stats);
                 match stats {
                     DoorStats::Coap(stats) => {
-                        self.shared.extra_metrics.show_coap((self.index, door.listener.name()), stats)
+                        self.shared.extra_metrics.show_coap((self.index, door.listener.name()), stats);
                     }
                     DoorStats::Sn(stats) => self.shared.extra_metrics.show_sn(self.index, stats),
                 }

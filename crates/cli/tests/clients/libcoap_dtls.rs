@@ -1,6 +1,7 @@
 //! libcoap's coap-client with DTLS, as it is built with OpenSSL and with GnuTLS (both in Debian's package libcoap3-bin): users by
 //! key and by certificate.
 
+use std::path::Path;
 use std::process::Command;
 
 use tidegate_test_support::skip::{Remedy, skip};
@@ -54,7 +55,9 @@ const RULES: &str = "user pump-7\ntopic readwrite home/#\n\nuser pump-8\ntopic r
 
 fn ask(tool: &str, broker: &Broker, who: &[&str], arguments: &[&str]) -> Outcome {
     let url = format!("coaps://127.0.0.1:{}/ps/home/t", broker.port("coaps"));
-    let place = |word: &&str| if word.ends_with(".pem") { broker.folder().join(word) } else { word.into() };
+    let place = |word: &&str| {
+        if Path::new(word).extension().is_some_and(|it| it == "pem") { broker.folder().join(word) } else { word.into() }
+    };
     run(Command::new(tool).args(["-B", "5"]).args(who.iter().map(place)).args(arguments).arg(url)).expect("it runs")
 }
 
