@@ -10,7 +10,8 @@ use crate::config::{ConfigEntry, Sources, load};
 fn planned(flags: &[(&str, &str)]) -> Result<Config, String> {
     let flags = flags.iter().map(|(path, value)| ConfigEntry::flag("--set", path, value)).collect();
     // A file that is named keeps the test away from those of the machine.
-    let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
+    let sources = Sources { file: Some("/dev/null".into()), flags, ..Sources::default() };
+    let loaded = load(&sources).map_err(|problems| problems.to_string())?;
     broker(&loaded).map_err(|problems| problems.to_string())
 }
 
