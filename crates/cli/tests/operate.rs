@@ -152,7 +152,7 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
         assert!(status.contains(&format!("\n{line}")), "{line} is not in {status}");
     }
     let states: Vec<Value> = broker.json(&["status"])["listeners"].as_array().expect("listeners").clone();
-    assert_eq!(states.len(), 16, "{states:?}");
+    assert_eq!(states.len(), 19, "{states:?}");
     let file = broker.folder().join("tidegate.toml");
     std::fs::write(&file, "[limits]\nreceive_max = 77\n[listeners]\nws = \"127.0.0.1:1\"\n").expect("written");
     let reloaded = broker.json(&["reload"]);
@@ -254,7 +254,7 @@ fn one_client_or_one_topic_is_followed_line_by_line() {
     let told = text(&client.wait_with_output().expect("it ends").stdout);
     for words in [
         "meter-17 connected from 127.0.0.1:",
-        "meter-17 published t/a, QoS 1, 1 bytes: taken, and nobody wants it",
+        "meter-17 published t/a, QoS 1, 1 byte: taken, and nobody wants it",
         "meter-17 is disconnected: said goodbye",
         "meter-17 its session has ended",
     ] {
