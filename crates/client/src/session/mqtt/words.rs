@@ -135,7 +135,7 @@ pub enum MqttEvent {
         /// The reason code of the SUBACK: what was granted, or why not.
         reason: ReasonCode,
     },
-    /// A message came. If it has a number, [`MqttSession::hand_over`] acknowledges it.
+    /// A message came. If it has a number, [`hand_over`](super::MqttSession::hand_over) acknowledges it.
     Message(MqttMessage, Option<PacketId>),
     /// What the broker sends is no MQTT.
     Nonsense(String),
