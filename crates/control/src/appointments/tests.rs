@@ -224,7 +224,9 @@ proptest! {
     /// any window is at most ρ times its length.
     #[test]
     fn slots_leave_room_for_the_work_promised(operations in prop::collection::vec(operation(), 1..300)) {
-        let (mut book, mut now, mut rng) = (book(), Timestamp::from_secs_f64(1.0), rng());
+        let config = AppointmentsConfig { utilisation: 0.97, ..AppointmentsConfig::default() };
+        let mut book = Appointments::new(&config, TicketKey::new(*b"0123456789abcdef")).unwrap();
+        let (mut now, mut rng) = (Timestamp::from_secs_f64(1.0), rng());
         let mut promised: Vec<(Timestamp, f64)> = Vec::new();
         for operation in operations {
             match operation {

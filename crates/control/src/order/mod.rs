@@ -17,7 +17,7 @@
 //! ```
 //! *How much at once.* New flows are seen when a turn is over, so within a turn it does not matter whether equals alternate
 //! after each message or once: a visit has the turn's units by the flows that wait, and at least [`QUANTUM_MIN`]. With few
-//! flows that is one read of the socket.
+//! flows that is one read of the socket. Who is entitled to half of a visit has a whole one.
 
 mod fair;
 #[cfg(test)]
@@ -265,7 +265,7 @@ impl ReadOrder {
                         self.put_back(now);
                         continue;
                     }
-                    tokens.min(self.quantum)
+                    self.whole_visit(tokens)
                 }
                 ServiceOrder::Excess if self.is_due() => self.since_excess.div_ceil(self.excess_every() - 1).max(1),
                 ServiceOrder::Excess => self.quantum,
@@ -316,6 +316,12 @@ impl ReadOrder {
         self.parents[parent as usize].tags[order as usize] = tag;
         self.enlist(place.index, now);
         self.list_parent(parent);
+    }
+
+    /// What an entitled flow with so many tokens is served at once. Tokens for half a visit make a whole one: a second visit
+    /// in excess for the rest would be another read of the same socket, and the flow pays for all of it in this order.
+    fn whole_visit(&self, tokens: u32) -> u32 {
+        if tokens >= self.quantum / 2 { self.quantum } else { tokens }
     }
 
     fn order_of_next(&self) -> Option<ServiceOrder> {
