@@ -209,6 +209,8 @@ pub struct SinkReport {
     pub latency: Option<Duration>,
     /// What is wrong.
     pub trouble: Option<String>,
+    /// What was said of the last message that was refused for good.
+    pub refusal: Option<String>,
 }
 
 /// What a reload came to.

@@ -51,6 +51,7 @@ fn view(sink: &SinkReport) -> Value {
         "under_way": sink.under_way,
         "latency_ms": sink.latency.map(|time| (time.as_secs_f64() * 1e4).round() / 10.0),
         "trouble": sink.trouble,
+        "refusal": sink.refusal,
     })
 }
 
@@ -97,6 +98,9 @@ fn why(sink: &SinkReport) -> String {
         if count > 0 {
             say(format!("{count} messages {what}."));
         }
+    }
+    if let Some(refusal) = sink.refusal.as_ref().filter(|refusal| trouble.as_ref() != Some(refusal)) {
+        say(format!("of the last one that was refused {refusal}."));
     }
     text
 }
@@ -158,13 +162,15 @@ mod tests {
             spool_bytes_max: 256 << 20,
             refused: 2,
             trouble: Some("it answered 503: busy".to_owned()),
+            refusal: Some("it answered 422: no number".to_owned()),
             ..SinkReport::default()
         };
         assert_eq!(
             why(&sink),
             "sink \"log\" gets nothing through to http://h:80/x (webhook) for 90 s: it answered 503: busy. It tries again in 12 s.\n\
              700 messages wait for it, 25 % of its spool; when that is full, the oldest of the lowest class go.\n\
-             2 messages were refused there for good, and are lost: the receiver does not want what is in them."
+             2 messages were refused there for good, and are lost: the receiver does not want what is in them.\n\
+             of the last one that was refused it answered 422: no number."
         );
         assert_eq!(down(&[sink, SinkReport::default()]).len(), 1);
     }

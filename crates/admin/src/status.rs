@@ -96,8 +96,9 @@ pub(crate) fn summary(state: &AdminState) -> Value {
 
 /// The broker behind, of a guard.
 fn guard_json(guard: &GuardReport) -> Value {
-    let GuardReport { upstream, is_reached, connections, trouble } = guard;
-    json!({ "upstream": upstream, "is_reached": is_reached, "connections": connections, "trouble": trouble })
+    let GuardReport { upstream, is_reached, connections, trouble, lost_for } = guard;
+    let lost_for_s = lost_for.map(|time| time.as_secs());
+    json!({ "upstream": upstream, "is_reached": is_reached, "connections": connections, "trouble": trouble, "lost_for_s": lost_for_s })
 }
 
 /// The one sentence, and the alarms that are raised.

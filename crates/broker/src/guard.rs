@@ -1,11 +1,11 @@
 //! The broker behind a guard, as all threads see it: where it is, whether it answers, and what was counted.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -47,6 +47,8 @@ pub struct GuardReport {
     pub connections: u64,
     /// What was wrong the last time, in words.
     pub trouble: Option<String>,
+    /// For how long it cannot be used; none while it can.
+    pub lost_for: Option<Duration>,
 }
 
 /// What all threads know of the broker behind.
@@ -61,6 +63,11 @@ pub(crate) struct Upstream {
     was_tried: AtomicBool,
     is_reached: AtomicBool,
     trouble: Mutex<Option<String>>,
+    lost_at: Mutex<Option<Instant>>,
+    /// Nobody accepts connections there: that is all that a probe can find out, and all that it can take back.
+    is_shut: AtomicBool,
+    /// When it answered a client last.
+    heard_at: Mutex<Option<Instant>>,
     /// Threads that have something unread from behind, a bit for each.
     behind: AtomicU64,
 }
@@ -83,13 +90,14 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often a name is looked up again: the broker behind may have moved.
-const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
+/// How often the broker behind is looked for while no client of it comes, and its name is looked up: it may have moved.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
 impl Upstream {
-    /// Looks the address up. A name that is not known yet is no error: its clients are refused until it is.
+    /// Looks the address up, and the broker behind from time to time. A name that is not known yet is no error: its clients are
+    /// refused until it is.
     pub(crate) fn open(config: GuardConfig, seed: u64) -> Arc<Self> {
         let upstream = Arc::new(Self {
             origins: Origins::new(seed),
@@ -99,22 +107,27 @@ impl Upstream {
             was_tried: AtomicBool::new(false),
             is_reached: AtomicBool::new(false),
             trouble: Mutex::default(),
+            lost_at: Mutex::default(),
+            is_shut: AtomicBool::new(false),
+            heard_at: Mutex::default(),
             behind: AtomicU64::new(0),
             config,
         });
         upstream.look_up();
-        if upstream.config.upstream.parse::<SocketAddr>().is_err() {
-            let weak = Arc::downgrade(&upstream);
-            let life = move || {
-                loop {
-                    thread::sleep(LOOK_UP_EVERY);
-                    let Some(upstream) = weak.upgrade() else { return };
-                    upstream.look_up();
-                }
-            };
-            if let Err(error) = thread::Builder::new().name("guard-names".to_owned()).spawn(life) {
-                warn!(event = "guard_names", %error, "the name of the broker behind is looked up only once");
+        let is_name = upstream.config.upstream.parse::<SocketAddr>().is_err();
+        let weak = Arc::downgrade(&upstream);
+        let life = move || {
+            loop {
+                let Some(upstream) = weak.upgrade() else { return };
+                upstream.probe();
+                drop(upstream);
+                thread::sleep(LOOK_EVERY);
+                let Some(upstream) = weak.upgrade().filter(|_| is_name) else { continue };
+                upstream.look_up();
             }
+        };
+        if let Err(error) = thread::Builder::new().name("guard-probe".to_owned()).spawn(life) {
+            warn!(event = "guard_probe", %error, "the broker behind is looked for only when a client comes");
         }
         upstream
     }
@@ -125,8 +138,38 @@ impl Upstream {
                 let found: Vec<SocketAddr> = found.take(ADDRESSES_MAX).collect();
                 *lock(&self.addresses) = found.into();
             }
-            // What was known before may still be true.
-            Err(error) => self.fail(&format!("{} cannot be looked up: {error}", self.config.upstream)),
+            Err(error) if lock(&self.addresses).is_empty() => {
+                self.fail_to_connect(&format!("{} cannot be looked up: {error}", self.config.upstream));
+            }
+            // What was known before may still be true, and is tried.
+            Err(_) => {}
+        }
+    }
+
+    /// Looks whether anybody accepts a connection there, unless a client has just been answered. Nothing is said to it: a CONNECT of
+    /// nobody would be a failed login in its log every few seconds, and a reason to shut the guard out.
+    fn probe(&self) {
+        if lock(&self.heard_at).is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        let addresses = Arc::clone(&lock(&self.addresses));
+        let turn = self.turn.load(Ordering::Relaxed);
+        let mut why = None;
+        for index in (0..addresses.len()).map(|step| turn.wrapping_add(step)) {
+            let to = addresses[index % addresses.len()];
+            match TcpStream::connect_timeout(&to, self.config.timeout) {
+                Ok(_) => {
+                    self.turn.store(index, Ordering::Relaxed);
+                    if !self.was_tried.load(Ordering::Relaxed) || self.is_shut.load(Ordering::Relaxed) {
+                        self.reach();
+                    }
+                    return;
+                }
+                Err(error) => why = Some(format!("{to}: {error}")),
+            }
+        }
+        if let Some(why) = why {
+            self.fail_to_connect(&why);
         }
     }
 
@@ -143,22 +186,35 @@ impl Upstream {
         self.config.tls.as_ref().map(session).transpose().map_err(io::Error::other)
     }
 
+    /// Nobody is there, for this reason.
+    pub(crate) fn fail_to_connect(&self, why: &str) {
+        self.fail(why);
+        self.is_shut.store(true, Ordering::Relaxed);
+    }
+
     /// It cannot be used, for this reason; said once in the log until it can again.
     pub(crate) fn fail(&self, why: &str) {
+        self.is_shut.store(false, Ordering::Relaxed);
         self.turn.fetch_add(1, Ordering::Relaxed);
         *lock(&self.trouble) = Some(why.to_owned());
         let was_reached = self.is_reached.swap(false, Ordering::Relaxed);
         if !self.was_tried.swap(true, Ordering::Relaxed) || was_reached {
+            *lock(&self.lost_at) = Some(Instant::now());
             let upstream = &*self.config.upstream;
             warn!(event = "upstream_lost", upstream, why, "the broker behind cannot be reached: clients are told so");
         }
     }
 
-    /// It answers.
+    /// It answers a client.
     pub(crate) fn succeed(&self) {
+        *lock(&self.heard_at) = Some(Instant::now());
+        self.reach();
+    }
+
+    fn reach(&self) {
         self.was_tried.store(true, Ordering::Relaxed);
         if !self.is_reached.swap(true, Ordering::Relaxed) {
-            *lock(&self.trouble) = None;
+            (*lock(&self.trouble), *lock(&self.lost_at)) = (None, None);
             info!(event = "upstream_reached", upstream = &*self.config.upstream, "the broker behind answers");
         }
     }
@@ -183,6 +239,7 @@ impl Upstream {
             is_reached: was_tried.then(|| self.is_reached.load(Ordering::Relaxed)),
             connections: self.counts.connections.load(Ordering::Relaxed),
             trouble: lock(&self.trouble).clone(),
+            lost_for: lock(&self.lost_at).map(|at| at.elapsed()),
         }
     }
 

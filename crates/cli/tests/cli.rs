@@ -90,6 +90,11 @@ fn check_says_ok_or_everything_that_is_wrong() {
     let output = run(&["check", "-c", &path]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), format!("ok: {path}\n")));
 
+    let (_folder, path) =
+        written("[[bridge]]\nname = \"hub\"\naddress = \"localhost\"\n[[bridge.topic]]\nfilter = \"#\"\n");
+    let said = text(&run(&["check", "-c", &path]).stderr);
+    assert!(said.contains("the bridge \"hub\" leads to this broker itself (localhost:1883"), "{said}");
+
     let (_folder, path) = written("[limits]\nrecieve_max = 5\nqos_max = 7\n");
     let output = run(&["check", "-c", &path]);
     assert_eq!(output.status.code(), Some(2), "the same as serve");

@@ -472,6 +472,7 @@ pub fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<St
                        (jwt.audience is empty); name the audience of the tokens that are for this broker";
         warnings.push(message.to_owned());
     }
+    warnings.extend(crate::bridges::warnings(&loaded.bridges, &config.listeners));
     let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
     warnings.extend(security.strangers.iter().map(stranger));
     warnings.extend(server_certificates(loaded).iter().filter_map(|cert| certificate::expiry_warning(cert)));

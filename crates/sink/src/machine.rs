@@ -103,6 +103,8 @@ pub struct SinkMachine {
     since: Timestamp,
     latency: Option<Duration>,
     trouble: Option<String>,
+    /// Of the last message that was given up.
+    refusal: Option<String>,
 }
 
 impl SinkMachine {
@@ -131,6 +133,7 @@ impl SinkMachine {
             since: now,
             latency: None,
             trouble: None,
+            refusal: None,
             config,
         }
     }
@@ -315,6 +318,7 @@ impl SinkMachine {
             held: self.held.len(),
             latency: self.latency,
             trouble: self.trouble.clone(),
+            refusal: self.refusal.clone(),
         }
     }
 }

@@ -63,4 +63,6 @@ pub struct SinkStatus {
     pub latency: Option<Duration>,
     /// What is wrong.
     pub trouble: Option<String>,
+    /// What the receiver said of the last message that it does not want: it stays, while what is taken after it ends a trouble.
+    pub refusal: Option<String>,
 }

@@ -31,7 +31,7 @@ impl ShardThread {
                 Some(Ok(())) => connection.is_open = true,
                 Some(Err(error)) => {
                     count(&upstream.counts.unreachable);
-                    upstream.fail(&error.to_string());
+                    upstream.fail_to_connect(&error.to_string());
                     return self.lose_upstream(index, &upstream);
                 }
             }
@@ -288,7 +288,7 @@ impl ShardThread {
         // On this machine nobody there is known at once.
         if let Err(error) = asked {
             count(&upstream.counts.lost);
-            upstream.fail(&error.to_string());
+            upstream.fail_to_connect(&error.to_string());
             self.shard.handle_upstream_end(id, Why::UpstreamLost, self.now);
         }
     }
@@ -347,12 +347,14 @@ impl ShardThread {
                 }
                 UpstreamClient::Waiting(_) => {
                     count(&upstream.counts.silent);
-                    let what = match (connection.is_open, connection.is_shaking()) {
-                        (false, _) => "cannot be reached",
-                        (true, true) => "does not come to an end of a TLS handshake",
-                        (true, false) => "does not answer a CONNECT",
-                    };
-                    upstream.fail(&format!("{what} within {:?}", upstream.config.timeout));
+                    let timeout = upstream.config.timeout;
+                    match (connection.is_open, connection.is_shaking()) {
+                        (false, _) => upstream.fail_to_connect(&format!("cannot be reached within {timeout:?}")),
+                        (true, true) => {
+                            upstream.fail(&format!("does not come to an end of a TLS handshake within {timeout:?}"));
+                        }
+                        (true, false) => upstream.fail(&format!("does not answer a CONNECT within {timeout:?}")),
+                    }
                     self.lose_upstream(index, &upstream);
                 }
                 UpstreamClient::Asking(id) if connection.is_open => self.end_as_wanted(index, id),

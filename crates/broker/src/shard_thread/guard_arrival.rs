@@ -59,7 +59,7 @@ impl ShardThread {
             Ok(index) => self.upstreams.ask_for(index, handover),
             Err(error) => {
                 count(&upstream.counts.unreachable);
-                upstream.fail(&format!("{to}: {error}"));
+                upstream.fail_to_connect(&format!("{to}: {error}"));
                 self.turn_away(handover, ReasonCode::ServerUnavailable);
             }
         }

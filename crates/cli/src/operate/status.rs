@@ -67,7 +67,10 @@ fn text(answer: &Value) -> String {
             Some(true) => {
                 format!("which answers; {}", counted(guard["connections"].as_u64().unwrap_or(0), "connection"))
             }
-            Some(false) => format!("which cannot be reached: {}", whole(&guard["trouble"])),
+            Some(false) => {
+                let age = span(guard["lost_for_s"].as_u64().unwrap_or(0));
+                format!("which cannot be reached for {age}: {}", whole(&guard["trouble"]))
+            }
         };
         let _ = writeln!(text, "guard    of {upstream}, {state}");
     }

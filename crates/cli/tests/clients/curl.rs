@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use tidegate_test_support::skip::{Remedy, skip};
 use tidegate_test_support::{Broker, Launch};
 
-use crate::tool::{Outcome, run};
+use crate::install::{Outcome, run};
 
 fn is_here() -> bool {
     let found = run(Command::new("curl").arg("--version")).is_ok();

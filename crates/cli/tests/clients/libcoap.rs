@@ -5,7 +5,7 @@ use std::process::Command;
 use tidegate_test_support::skip::{Remedy, skip};
 use tidegate_test_support::{Broker, Launch};
 
-use crate::tool::{Outcome, run};
+use crate::install::{Outcome, run};
 
 /// The tool's name where it has no TLS, and where it may have.
 const NAMES: [&str; 2] = ["coap-client-notls", "coap-client"];

@@ -8,7 +8,7 @@ use tidegate_test_support::skip::{Remedy, skip};
 use tidegate_test_support::{Broker, Launch};
 
 use crate::broker::signed;
-use crate::tool::{Outcome, run};
+use crate::install::{Outcome, run};
 
 const NAMES: [&str; 2] = ["coap-client-openssl", "coap-client-gnutls"];
 /// As the tool takes it, and as the broker does.

@@ -12,6 +12,7 @@
 mod aiocoap;
 mod broker;
 mod curl;
+mod install;
 mod libcoap;
 mod libcoap_dtls;
 mod mosquitto;

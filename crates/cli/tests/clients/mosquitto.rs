@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use tidegate_test_support::skip::{Remedy, skip};
 
 use crate::broker::{Broker, HOST};
-use crate::tool::{Outcome, run};
+use crate::install::{Outcome, run};
 
 const VERSIONS: [&str; 3] = ["31", "311", "5"];
 /// Topic, quality of service, retain flag and payload, behind the mark.

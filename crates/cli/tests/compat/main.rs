@@ -1,7 +1,8 @@
 //! What well-known software says to a broker, said again: Home Assistant, Zigbee2MQTT, Node-RED, Sparkplug B, Homie.
 //!
-//! The dialogues in `dialogues` were written from the public documents that each of them names, not recorded. A line is
-//! `CLIENT > PACKET` for what is said, `CLIENT < PACKET` for what must come; see [`dialogue`].
+//! Those in `dialogues` were written from the public documents that each of them names: a line is `CLIENT > PACKET` for what is
+//! said, `CLIENT < PACKET` for what must come; see [`dialogue`]. Those in `recorded` are the bytes of the software itself, with
+//! mosquitto's answers; see [`recorded`]. `record.py` records others.
 
 #![cfg(unix)]
 #![allow(
@@ -13,8 +14,10 @@
 
 mod client;
 mod dialogue;
+mod recorded;
 
 use dialogue::play;
+use recorded::replay;
 
 #[test]
 fn home_assistant_discovers_a_lamp() {
@@ -39,4 +42,29 @@ fn sparkplug_b_nodes_are_born_and_die() {
 #[test]
 fn homie_devices_have_a_life() {
     play("homie", include_str!("dialogues/homie.txt"));
+}
+
+#[test]
+fn what_home_assistant_said_to_mosquitto_it_can_say_here() {
+    replay("home-assistant", include_str!("recorded/home-assistant.txt"));
+}
+
+#[test]
+fn what_zigbee2mqtt_said_to_mosquitto_it_can_say_here() {
+    replay("zigbee2mqtt", include_str!("recorded/zigbee2mqtt.txt"));
+}
+
+#[test]
+fn what_node_red_said_to_mosquitto_it_can_say_here() {
+    replay("node-red", include_str!("recorded/node-red.txt"));
+}
+
+#[test]
+fn what_a_sparkplug_node_said_to_mosquitto_it_can_say_here() {
+    replay("sparkplug-b", include_str!("recorded/sparkplug-b.txt"));
+}
+
+#[test]
+fn what_a_homie_device_said_to_mosquitto_it_can_say_here() {
+    replay("homie", include_str!("recorded/homie.txt"));
 }

@@ -111,6 +111,20 @@ fn clients_are_told_that_the_broker_behind_is_gone_and_come_back_with_it() {
 }
 
 #[test]
+fn a_broker_behind_that_goes_and_comes_is_noticed_though_no_client_comes() {
+    let Some(mut other) = mosquitto() else { return };
+    let guard = guard(other.port);
+    await_so("reached", || asked(&guard, &["status"]).contains(", which answers; 0 connections"));
+    other.stop();
+    await_so("alarmed", || guard.metric("tidegate_alarms{kind=\"upstream\"}") > 0.5);
+    let status = asked(&guard, &["status"]);
+    assert!(status.contains(", which cannot be reached for ") && status.contains("Connection refused"), "{status}");
+    other.start_again();
+    await_so("reached again", || guard.metric("tidegate_guard_up") > 0.5);
+    assert!(guard.metric("tidegate_guard_failures_total{reason=\"unreachable\"}") < 0.1, "no client has failed");
+}
+
+#[test]
 fn what_is_no_broker_is_named_and_nobody_waits_for_ever() {
     for (answer, reason) in
         [(&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "garbage"), (b"\x30\x02\x00\x00", "garbage"), (b"", "silent")]

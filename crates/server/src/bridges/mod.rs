@@ -1,15 +1,18 @@
 //! The bridges to other brokers, at work: one thread, a task for each of them. What a bridge does is decided in `tidegate_bridge`;
 //! here are its sockets, its clock and its chance.
 
+mod itself;
 mod task;
 mod to_other;
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use tidegate_admin::BridgeReport;
 use tidegate_bridge::{BridgeConfig, BridgePhase, BridgeStatus};
 use tidegate_broker::Handle as Broker;
+use tidegate_broker::config::Listener;
 use tracing::error;
 
 use crate::config::bridge::BridgeSettings;
@@ -121,8 +124,18 @@ const KIND: OwnKind = OwnKind {
     tell_restart: |name| error!(event = "bridge_restarted", bridge = name, "a bridge has failed and begins anew"),
 };
 
+/// What this machine calls itself.
+fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// What an operator should know of bridges that lead back to this broker.
+pub(crate) fn warnings(settings: &[BridgeSettings], listeners: &[Listener]) -> Vec<String> {
+    let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.bind).collect();
+    itself::warnings(settings, &addresses, &machine())
+}
+
 fn config_of(settings: &BridgeSettings) -> BridgeConfig {
-    let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let usual = || format!("{}.{}", machine(), settings.name).replace(['/', '+', '#'], "-");
     let password = settings.password.as_ref().map(|password| password.0.clone());
     BridgeConfig {

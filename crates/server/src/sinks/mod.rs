@@ -82,6 +82,7 @@ impl SinkBoard {
             under_way: status.under_way as u64,
             latency: status.latency,
             trouble: status.trouble.clone(),
+            refusal: status.refusal.clone(),
         }
     }
 }

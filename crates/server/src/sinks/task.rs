@@ -54,6 +54,8 @@ pub(super) struct SinkTask {
     shown: Option<SinkPhase>,
     /// What was said of its trouble last.
     told: Option<String>,
+    /// Messages given up of which the log has been told.
+    refusals_told: u64,
     /// Its session has its subscriptions, and that was told.
     is_attached: bool,
 }
@@ -80,6 +82,7 @@ impl SinkTask {
             show_at: Instant::now(),
             shown: None,
             told: None,
+            refusals_told: 0,
             is_attached: false,
         }
     }
@@ -209,6 +212,12 @@ impl SinkTask {
             let event = if status.phase == SinkPhase::Down { "sink_down" } else { "sink_trouble" };
             warn!(event, sink = self.name, "{trouble}");
             self.told = Some(trouble.clone());
+        }
+        let is_refused_more = status.counts.refused > self.refusals_told;
+        if let Some(refusal) = status.refusal.as_ref().filter(|_| is_refused_more) {
+            let more = status.counts.refused - self.refusals_told;
+            warn!(event = "sink_refused", sink = self.name, messages = more, "given up: {refusal}");
+            self.refusals_told = status.counts.refused;
         }
         self.board.seen().status = status;
         let board = Arc::clone(&self.board);

@@ -74,6 +74,7 @@ impl SinkMachine {
         self.counts.refused += batch.messages.len() as u64;
         (self.is_proven, self.has_waited) = (false, false);
         let phase = if self.phase == SinkPhase::Down { SinkPhase::Down } else { SinkPhase::Up };
+        self.refusal = Some(why.clone());
         self.turn_to(phase, Some(why), now);
         self.acknowledge(&batch);
     }

@@ -1,17 +1,29 @@
-//! Sinks to real receivers: a web server of this test, which refuses and goes away as it is told.
+//! Sinks to real receivers: a web server of this test, which refuses and goes away as it is told; with the features `postgres` and
+//! `kafka` Debian's PostgreSQL and the cluster inside of librdkafka.
 
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
+
+#[cfg(feature = "kafka")]
+#[path = "../clients/install.rs"]
+#[expect(dead_code, reason = "tests with other people's clients run programs, too")]
+mod install;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod seen;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tidegate_test_support::{Broker, Launch, PATIENCE, text, tidegate};
+use tidegate_test_support::{Launch, PATIENCE, text, tidegate};
+
+use seen::{assert_in_order, await_seen, publish_lines, publish_numbers};
 
 /// What came in one request.
 #[derive(Clone, Debug)]
@@ -110,25 +122,6 @@ fn webhook(port: u16, more: &str) -> String {
     )
 }
 
-/// What `tidegate sinks --json` says of the only one.
-fn seen(broker: &Broker) -> Value {
-    let output = tidegate(&["sinks", "--json", "--admin", &broker.admin()]).output().expect("sinks runs");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
-    answer["sinks"][0].clone()
-}
-
-fn await_seen(broker: &Broker, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let sink = seen(broker);
-        if is_so(&sink) {
-            return sink;
-        }
-        assert!(Instant::now() < end, "never {what}: {sink}\n{}", broker.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_webhook_is_signed_and_what_it_refuses_for_now_comes_again_under_the_same_number() {
     let server = WebServer::new();
@@ -179,28 +172,18 @@ fn what_waits_for_a_receiver_outlives_the_process_and_arrives_in_order() {
     let config = webhook(server.port, "");
     let launch = || Launch::at(folder.path()).door("admin").config(&config).start();
     let here = launch();
-    let publish = |broker: &Broker, from: u32, to: u32| {
-        let mut child = broker.tool("pub", &["-t", "sensors/n", "-q", "1", "-l"]);
-        let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("pub runs");
-        let lines: Vec<String> = (from..to).map(|number| number.to_string()).collect();
-        child.stdin.take().expect("piped").write_all((lines.join("\n") + "\n").as_bytes()).expect("it reads");
-        assert!(child.wait().expect("pub ends").success());
-    };
-    publish(&here, 0, 100);
+    publish_numbers(&here, 0..100);
     await_seen(&here, "spooled", |sink| sink["queued"] == 100);
     here.kill();
     let here = launch();
-    publish(&here, 100, 200);
+    publish_numbers(&here, 100..200);
     await_seen(&here, "spooled", |sink| sink["queued"] == 200);
     server.say(200);
-    let mut next = 0;
-    while next < 200 {
-        for payload in server.taken().payloads() {
-            let number: u32 = payload.parse().expect("a number");
-            assert!(number <= next, "{number} before {next}");
-            next = next.max(number + 1);
-        }
+    let mut arrived: Vec<u32> = Vec::new();
+    while !arrived.contains(&199) {
+        arrived.extend(server.taken().payloads().iter().map(|payload| payload.parse::<u32>().expect("a number")));
     }
+    assert_in_order(arrived, 0..200);
     await_seen(&here, "drained", |sink| sink["queued"] == 0 && sink["state"] == "up");
 }
 
@@ -208,10 +191,7 @@ fn what_waits_for_a_receiver_outlives_the_process_and_arrives_in_order() {
 fn one_message_that_is_never_wanted_does_not_hold_up_the_others() {
     let server = WebServer::new();
     let here = Launch::new().door("admin").config(&webhook(server.port, "")).start();
-    let mut child = here.tool("pub", &["-t", "sensors/n", "-q", "1", "-l"]);
-    let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("pub runs");
-    child.stdin.take().expect("piped").write_all(b"1\n2\npoison\n4\n5\n").expect("it reads");
-    assert!(child.wait().expect("pub ends").success());
+    publish_lines(&here, &["1", "2", "poison", "4", "5"].map(str::to_owned));
     let mut got = Vec::new();
     while got.len() < 4 {
         got.extend(server.taken().payloads());
