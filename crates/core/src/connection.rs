@@ -45,10 +45,10 @@ pub(crate) struct Connection {
     silent: Silent,
     /// Counted here because a connection is touched for every packet anyway.
     traffic: Traffic,
-    /// One and a half keep-alives; none if the client may be silent for ever.
-    patience: Option<Duration>,
+    /// Seconds of silence that are agreed on; 0 is without end.
+    keep_alive: u16,
     /// Not read now: its publisher is too fast, and its version has no other word for it.
-    pause: Option<Pause>,
+    pause: Option<Box<Pause>>,
     /// Since when QoS 0 of it is left unread now and then, and nothing but messages was read.
     unread_since: Option<Timestamp>,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
@@ -118,7 +118,7 @@ impl Connection {
             hinted_at: Timestamp::ZERO,
             silent: Silent::default(),
             traffic: Traffic::default(),
-            patience: None,
+            keep_alive: 0,
             pause: None,
             unread_since: None,
             is_resumed: false,
@@ -138,8 +138,7 @@ impl Connection {
 
     /// With so many seconds of silence that are agreed on; 0 is without end.
     pub(crate) fn with_keep_alive(self, seconds: u16) -> Self {
-        let patience = (seconds > 0).then(|| Duration::from_millis(u64::from(seconds) * 1500));
-        Self { patience, ..self }
+        Self { keep_alive: seconds, ..self }
     }
 
     /// Its session's place.
@@ -200,7 +199,7 @@ impl Connection {
 
     /// One and a half keep-alives; none if the client may be silent for ever.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        self.patience
+        (self.keep_alive > 0).then(|| Duration::from_millis(u64::from(self.keep_alive) * 1500))
     }
 
     /// When something of it was last read; what was a pause does not count.
@@ -271,7 +270,7 @@ impl Connection {
 
     /// Not read until then. Its keep-alive clock stands still.
     pub(crate) fn pause(&mut self, pause: Pause) {
-        self.pause = Some(pause);
+        self.pause = Some(Box::new(pause));
     }
 
     /// Not read now: its publisher is too fast, and its version has no other word for it.
@@ -282,11 +281,11 @@ impl Connection {
 
     /// The same, for longer than nobody is told of.
     pub(crate) fn is_paused_for_long(&self) -> bool {
-        self.pause.is_some_and(|pause| !pause.is_brief)
+        self.pause.as_ref().is_some_and(|pause| !pause.is_brief)
     }
 
     pub(crate) fn paused_until(&self) -> Option<Timestamp> {
-        self.pause.map(|pause| pause.until)
+        self.pause.as_ref().map(|pause| pause.until)
     }
 
     /// A pause ends now at the latest.
@@ -306,7 +305,7 @@ impl Connection {
     /// Until when messages of QoS 0 that have no room may stay unread; none if they are to be dropped. A ping may be behind
     /// them: half a keep-alive on the wire, then as long without, so that what is behind comes in sight.
     pub(crate) fn may_leave_unread(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let time = self.patience.map_or(UNREAD_MAX, |patience| (patience / 3).min(UNREAD_MAX));
+        let time = self.patience().map_or(UNREAD_MAX, |patience| (patience / 3).min(UNREAD_MAX));
         let since = self.unread_since.filter(|since| now.since(*since) < 2 * time).unwrap_or(now);
         self.unread_since = Some(since);
         Some(since + time).filter(|until| *until > now)

@@ -9,7 +9,7 @@ pub(crate) const BRIDGE_WINDOW_MAX: u16 = 1024;
 pub(crate) const CONNECTIONS_MAX: usize = 4_000_000;
 /// Shared subscriptions of one session. Each is told to every other shard whenever the client comes or goes, so this is
 /// what a reconnect costs: 100 of them are some 10 KiB for each shard. More are refused with 0x97, "quota exceeded".
-pub(crate) const SHARED_SUBSCRIPTIONS_MAX: usize = 100;
+pub(crate) const SHARED_SUBSCRIPTIONS_MAX: u32 = 100;
 /// Packets handled per call of `handle_input`: the driver bounds the bytes, this bounds the tiny ones.
 pub(crate) const PACKETS_PER_INPUT_MAX: usize = 4096;
 /// What the timers of one turn may do, counted in timers, subscriptions that end and messages that are delivered: a
@@ -49,7 +49,7 @@ pub(crate) const CHANGE_COUNTERS: usize = 4096;
 pub(crate) const CHANGE_LEVELS_MAX: usize = 8;
 /// Subscriptions of one session that have an identifier and a wildcard. A message names all identifiers that match, and
 /// of filters without a wildcard only one can: so no message has more than one more of them than this, 5 KiB.
-pub(crate) const WILDCARD_IDS_MAX: usize = 1024;
+pub(crate) const WILDCARD_IDS_MAX: u32 = 1024;
 /// Nodes of the tree that a match visits at most for the filters of one shard, whatever they are; see `shapes`. Some 20 ns
 /// each. Who asks for another shape beyond that is told 0x97, "quota exceeded".
 pub(crate) const SHAPE_NODES_MAX: usize = 32 * 1024;
@@ -72,7 +72,7 @@ pub(crate) const RETAINED_SWEEP_MAX: usize = 1024;
 /// Bytes of topics whose retained message was deleted a moment ago.
 pub(crate) const EMPTIED_BYTES_MAX: usize = 1024 * 1024;
 /// Levels of all filters of a session together: six of each of its 10 000. Each may be a node of the tree.
-pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
+pub(crate) const FILTER_LEVELS_MAX: u32 = 65_536;
 /// Shards of one node: one for each core, and machines have fewer. A position has 16 bits where it travels.
 pub(crate) const SHARDS_MAX: usize = 4096;
 /// Bytes waiting for another shard, messages or changes of interest, at which clients are no longer read.

@@ -25,11 +25,12 @@ use crate::ledger::Ledger;
 use crate::queue::Queue;
 use crate::retained::Walk;
 use crate::shares::Shares;
-use crate::subscriptions::SubscriberOptions;
+use filters::Filters;
 pub(crate) use held::{Held, HeldAnswer, HoldQueue};
 pub(crate) use inbound::InboundIds;
 pub(crate) use queued::{Queued, SubscriptionIds};
 pub(crate) use under_way::{DueMessage, InflightStage, UnderWay};
+use will::Clocks;
 pub(crate) use will::PendingWill;
 
 #[derive(Debug)]
@@ -43,15 +44,13 @@ pub(crate) struct Session {
     conn: Option<u32>,
     /// How long it is kept without a connection; `Duration::MAX` is for ever.
     expiry: Duration,
-    /// When it ends, while there is no connection.
-    expires_at: Option<Timestamp>,
-    /// The timer that counts; others of this session are left over.
-    timer_at: Option<Timestamp>,
+    /// Its clocks; none while there is a connection.
+    clocks: Option<Box<Clocks>>,
     will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
-    subscriptions: BTreeMap<Box<str>, SubscriberOptions>,
-    /// Retained messages that are still to be sent for some of them, by filter.
-    bursts: BTreeMap<Box<str>, Walk>,
+    subscriptions: Filters,
+    /// Retained messages that are still to be sent for some of them, by filter; none if there are none.
+    bursts: Option<Box<BTreeMap<Box<str>, Walk>>>,
     /// It is among those that go on with them in the next turn.
     is_bursting: bool,
     /// What of theirs is bounded.
@@ -76,14 +75,21 @@ pub(crate) struct Session {
     spool: Option<usize>,
     /// Bytes of that which are counted as those of somebody who is away; see `gate::absent`.
     absent_bytes: usize,
-    /// Its number in the store; 0 if it does not outlive the process.
-    kept: u64,
-    /// The turn that wrote it down first; 0 if that was in an earlier life.
-    kept_turn: u64,
-    /// The last place there that was given to a message.
-    places: u64,
+    /// What it is in the store; none if it does not outlive the process.
+    kept: Option<Box<Kept>>,
     /// What became of its messages, up to its open connection.
     pub(crate) ledger: Ledger,
+}
+
+/// What a session is in the store.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Its number there; 0 if it has none.
+    number: u64,
+    /// The turn that wrote it down first; 0 if that was in an earlier life.
+    turn: u64,
+    /// The last place there that was given to a message.
+    places: u64,
 }
 
 impl Session {
@@ -95,11 +101,10 @@ impl Session {
             origin,
             conn: None,
             expiry: Duration::ZERO,
-            expires_at: None,
-            timer_at: None,
+            clocks: None,
             will: None,
-            subscriptions: BTreeMap::new(),
-            bursts: BTreeMap::new(),
+            subscriptions: Filters::default(),
+            bursts: None,
             is_bursting: false,
             shares: Shares::default(),
             inbound: InboundIds::default(),
@@ -112,9 +117,7 @@ impl Session {
             crowding: None,
             spool: None,
             absent_bytes: 0,
-            kept: 0,
-            kept_turn: 0,
-            places: 0,
+            kept: None,
             ledger: Ledger::default(),
         }
     }
@@ -222,34 +225,37 @@ impl Session {
     /// Its number in the store; 0 if it does not outlive the process.
     #[inline]
     pub(crate) fn kept(&self) -> u64 {
-        self.kept
+        self.kept.as_ref().map_or(0, |kept| kept.number)
     }
 
     /// Whether it outlives the process.
     #[inline]
     pub(crate) fn is_kept(&self) -> bool {
-        self.kept != 0
+        self.kept.as_ref().is_some_and(|kept| kept.number != 0)
     }
 
     /// The turn that wrote it down first; 0 if that was in an earlier life.
     pub(crate) fn kept_turn(&self) -> u64 {
-        self.kept_turn
+        self.kept.as_ref().map_or(0, |kept| kept.turn)
     }
 
     /// From this turn on it is in the store, under this number.
     pub(crate) fn keep_as(&mut self, number: u64, turn: u64) {
-        (self.kept, self.kept_turn) = (number, turn);
+        let kept = self.kept.get_or_insert_default();
+        (kept.number, kept.turn) = (number, turn);
     }
 
     /// A place in the store for one more message.
     pub(crate) fn take_place(&mut self) -> u64 {
-        self.places += 1;
-        self.places
+        let kept = self.kept.get_or_insert_default();
+        kept.places += 1;
+        kept.places
     }
 
     /// A message has this place there since an earlier life.
     pub(crate) fn note_place(&mut self, place: u64) {
-        self.places = self.places.max(place);
+        let kept = self.kept.get_or_insert_default();
+        kept.places = kept.places.max(place);
     }
 
     /// A message for it was lost for want of room.

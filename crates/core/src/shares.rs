@@ -11,11 +11,11 @@ use crate::subscriptions::SubscriberOptions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
     /// Levels of all filters.
-    levels: usize,
+    levels: u32,
     /// Subscriptions with an identifier and a wildcard.
-    wildcard_ids: usize,
+    wildcard_ids: u32,
     /// Shared subscriptions.
-    shared: usize,
+    shared: u32,
 }
 
 impl Shares {
@@ -25,9 +25,9 @@ impl Shares {
         // Of one name each shared subscription is delivered for itself, with its own identifier.
         let is_wild = filter.group().is_none() && pattern.contains(['+', '#']);
         Self {
-            levels: pattern.split('/').count(),
-            wildcard_ids: usize::from(is_wild && wish.id.is_some()),
-            shared: usize::from(filter.group().is_some()),
+            levels: pattern.split('/').count() as u32,
+            wildcard_ids: u32::from(is_wild && wish.id.is_some()),
+            shared: u32::from(filter.group().is_some()),
         }
     }
 

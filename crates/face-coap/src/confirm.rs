@@ -10,7 +10,8 @@ use tidegate_core::datagrams::Chance;
 use crate::frame;
 use crate::limits::CONFIRMABLES_MAX;
 use crate::message::Token;
-use crate::rto::RtoEstimator;
+use crate::rto::{RtoEstimator, RtoRule};
+use crate::scarce::Fresh;
 
 /// All of one address.
 #[derive(Debug)]
@@ -35,9 +36,30 @@ struct Confirmable {
     due: Timestamp,
 }
 
+impl Fresh for Confirmables {
+    const FRESH: Self = Self { messages: Vec::new(), rto: RtoEstimator::FRESH, repetitions: 0, given_up: 0 };
+
+    fn fresh() -> &'static Self {
+        static FRESH: Confirmables = Confirmables::FRESH;
+        &FRESH
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.messages.is_empty() && self.rto.is_fresh() && self.repetitions == 0 && self.given_up == 0
+    }
+}
+
 impl Confirmables {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self { messages: Vec::new(), rto: RtoEstimator::new(now), repetitions: 0, given_up: 0 }
+    /// When what was learned of the way will be forgotten.
+    pub(crate) fn rests_at(&self) -> Option<Timestamp> {
+        self.rto.rests_at().filter(|_| self.messages.is_empty())
+    }
+
+    /// What was learned of the way long ago is forgotten.
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
+        if self.rests_at().is_some_and(|at| at <= now) {
+            self.rto = RtoEstimator::FRESH;
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -55,14 +77,14 @@ impl Confirmables {
         message: u16,
         observer: Option<Token>,
         bytes: &[u8],
-        chance: &mut Chance,
+        (chance, rule): (&mut Chance, RtoRule),
         now: Timestamp,
     ) {
         if self.messages.len() >= CONFIRMABLES_MAX {
             self.messages.remove(0);
             self.given_up += 1;
         }
-        let wait = chance.stretch(self.rto.first(now));
+        let wait = chance.stretch(self.rto.first(rule, now));
         let (bytes, due) = (bytes.into(), now + wait);
         self.messages.push(Confirmable { message, observer, bytes, sent_at: now, repetitions: 0, wait, due });
     }
@@ -98,14 +120,14 @@ impl Confirmables {
     }
 
     /// Sends again what is due. True: somebody does not answer any more.
-    pub(crate) fn repeat(&mut self, out: &mut Vec<u8>, now: Timestamp) -> bool {
+    pub(crate) fn repeat(&mut self, out: &mut Vec<u8>, rule: RtoRule, now: Timestamp) -> bool {
         let before = self.messages.len();
         self.messages.retain(|known| known.due > now || !RtoEstimator::is_over(known.repetitions));
         let given_up = before - self.messages.len();
         self.given_up += given_up as u64;
         for known in self.messages.iter_mut().filter(|known| known.due <= now) {
             known.repetitions += 1;
-            known.wait = RtoEstimator::next(known.wait);
+            known.wait = RtoEstimator::next(rule, known.wait);
             known.due = now + known.wait;
             self.repetitions += 1;
             frame::put_datagram(&known.bytes, out);

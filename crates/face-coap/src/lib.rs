@@ -18,5 +18,7 @@ mod message;
 mod observe;
 mod request;
 mod rto;
+mod scarce;
 
 pub use endpoint::{CoapEndpoint, CoapStats};
+pub use rto::RtoRule;

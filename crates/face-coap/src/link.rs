@@ -21,13 +21,27 @@ use crate::frame;
 use crate::limits::{ACK_SOON, BUSY, EXCHANGE_LIFETIME, EXCHANGES_MAX, IDLE_MAX, PING_AFTER, REMEMBERED_MAX};
 use crate::message::{Answer, Exchange, MessageKind, code, write, write_empty};
 use crate::observe::Observations;
+use crate::rto::RtoRule;
+use crate::scarce::{Fresh, Scarce};
 
 /// How one address is spoken to.
 #[derive(Debug)]
 pub(crate) struct CoapLink {
     pub(crate) chance: Chance,
+    pub(crate) heard_at: Timestamp,
+    /// Bytes that are kept here.
+    pub(crate) charge: Charge,
+    pub(crate) observations: Observations,
+    pub(crate) confirmables: Scarce<Confirmables>,
+    pub(crate) pending: Scarce<Pending>,
+    pub(crate) rule: RtoRule,
     next_message: u16,
     next_number: u16,
+}
+
+/// What there is while requests are dealt with, and as long as they may come again.
+#[derive(Debug)]
+pub(crate) struct Pending {
     /// What is to be said at the next opportunity, as frames.
     pub(crate) outgoing: Vec<u8>,
     /// Requests that wait for the core, or whose answers wait in the outbox.
@@ -39,13 +53,40 @@ pub(crate) struct CoapLink {
     /// What became of the subscription that was just asked for.
     pub(crate) grant: Option<Result<(), ReasonCode>>,
     pub(crate) assembly: Option<Box<Assembly>>,
-    pub(crate) confirmables: Confirmables,
-    pub(crate) observations: Observations,
-    /// Bytes that are kept here.
-    pub(crate) charge: Charge,
-    pub(crate) heard_at: Timestamp,
     /// Messages that were recognised as sent before.
+    repeated: u64,
+}
+
+impl Fresh for Pending {
+    const FRESH: Self = Self {
+        outgoing: Vec::new(),
+        exchanges: Vec::new(),
+        current: None,
+        remembered: VecDeque::new(),
+        grant: None,
+        assembly: None,
+        repeated: 0,
+    };
+
+    fn fresh() -> &'static Self {
+        static FRESH: Pending = Pending::FRESH;
+        &FRESH
+    }
+
+    fn is_fresh(&self) -> bool {
+        let is_silent = self.outgoing.is_empty() && self.exchanges.is_empty() && self.remembered.is_empty();
+        is_silent && self.current.is_none() && self.assembly.is_none() && self.repeated == 0
+    }
+}
+
+/// What a link has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkCounts {
     pub(crate) repeated: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) given_up: u64,
+    pub(crate) conflated: u64,
+    pub(crate) dropped: u64,
 }
 
 /// A request that is not answered yet.
@@ -79,6 +120,16 @@ struct Remembered {
     said: Box<[u8]>,
 }
 
+impl Remembered {
+    fn ends_at(&self) -> Timestamp {
+        self.at + EXCHANGE_LIFETIME
+    }
+
+    fn is_alive(&self, now: Timestamp) -> bool {
+        now < self.ends_at()
+    }
+}
+
 /// What a request is that was seen before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
@@ -89,24 +140,51 @@ pub(crate) enum Sight {
 }
 
 impl CoapLink {
-    pub(crate) fn new(charge: Charge, mut chance: Chance, now: Timestamp) -> Self {
+    pub(crate) fn new(charge: Charge, mut chance: Chance, rule: RtoRule, now: Timestamp) -> Self {
         Self {
             // Not to be guessed by whoever would like to answer for somebody else (RFC 7252, section 11.4).
             next_message: chance.draw() as u16,
             chance,
+            rule,
             next_number: 0,
-            outgoing: Vec::new(),
-            exchanges: Vec::new(),
-            current: None,
-            remembered: VecDeque::new(),
-            grant: None,
-            assembly: None,
-            confirmables: Confirmables::new(now),
-            observations: Observations::new(now),
+            pending: Scarce::new(),
+            confirmables: Scarce::new(),
+            observations: Observations::new(),
             charge,
             heard_at: now,
-            repeated: 0,
         }
+    }
+
+    /// What nobody will ask about any more is forgotten.
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
+        if !self.pending.remembered.is_empty() {
+            self.pending.remembered.retain(|known| known.is_alive(now));
+        }
+        self.observations.forget_old(&mut self.charge, now);
+        if !self.confirmables.is_fresh() {
+            self.confirmables.forget_old(now);
+        }
+    }
+
+    /// Gives back memory that nothing is in.
+    pub(crate) fn rest(&mut self) {
+        self.pending.rest();
+        self.confirmables.rest();
+        self.observations.rest();
+    }
+
+    /// What was counted since this was last asked.
+    pub(crate) fn take_counts(&mut self) -> LinkCounts {
+        let (conflated, dropped) = self.observations.take_counts();
+        let (retransmitted, given_up) = (self.confirmables.repetitions, self.confirmables.given_up);
+        let repeated = self.pending.repeated;
+        if repeated > 0 {
+            self.pending.repeated = 0;
+        }
+        if (retransmitted, given_up) != (0, 0) {
+            (self.confirmables.repetitions, self.confirmables.given_up) = (0, 0);
+        }
+        LinkCounts { repeated, retransmitted, given_up, conflated, dropped }
     }
 
     pub(crate) fn message_number(&mut self) -> u16 {
@@ -116,69 +194,75 @@ impl CoapLink {
 
     /// Whether this request came before; then it is answered as it was.
     pub(crate) fn recall(&mut self, message: u16, now: Timestamp) -> Sight {
-        self.remembered.retain(|known| now.since(known.at) < EXCHANGE_LIFETIME);
-        let Some(known) = self.remembered.iter().find(|known| known.message == message) else { return Sight::New };
-        self.repeated += 1;
+        let Pending { remembered, outgoing, repeated, .. } = &mut *self.pending;
+        remembered.retain(|known| known.is_alive(now));
+        let Some(known) = remembered.iter().find(|known| known.message == message) else { return Sight::New };
+        *repeated += 1;
         if !known.said.is_empty() {
-            frame::put_datagram(&known.said, &mut self.outgoing);
+            frame::put_datagram(&known.said, outgoing);
         }
         Sight::Repeated
     }
 
     /// Remembers a request that must not be done twice.
     pub(crate) fn remember(&mut self, message: u16, now: Timestamp) {
-        if self.remembered.len() >= REMEMBERED_MAX {
-            self.remembered.pop_front();
+        let remembered = &mut self.pending.remembered;
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.pop_front();
         }
-        self.remembered.push_back(Remembered { message, at: now, said: Box::default() });
+        remembered.push_back(Remembered { message, at: now, said: Box::default() });
     }
 
     fn note_said(&mut self, message: u16, said: &[u8]) {
-        if let Some(known) = self.remembered.iter_mut().find(|known| known.message == message) {
+        if self.pending.remembered.is_empty() {
+            return;
+        }
+        if let Some(known) = self.pending.remembered.iter_mut().find(|known| known.message == message) {
             known.said = said.into();
         }
     }
 
     /// A request goes to the core, which will answer by this number; none if too many do already.
     pub(crate) fn open(&mut self, exchange: Exchange, success: u8, now: Timestamp) -> Option<u16> {
-        if self.exchanges.len() >= EXCHANGES_MAX {
+        if self.pending.exchanges.len() >= EXCHANGES_MAX {
             return None;
         }
         loop {
             self.next_number = self.next_number.checked_add(1).unwrap_or(1);
-            if self.exchanges.iter().all(|open| open.number != self.next_number) {
+            if self.pending.exchanges.iter().all(|open| open.number != self.next_number) {
                 break;
             }
         }
         let (number, ack_at) = (self.next_number, now + ACK_SOON);
-        self.exchanges.push(OpenExchange { number, exchange, success, ack_at });
+        self.pending.exchanges.push(OpenExchange { number, exchange, success, ack_at });
         if !exchange.is_confirmable {
-            self.current = Some(number);
+            self.pending.current = Some(number);
         }
         Some(number)
     }
 
     /// The request that was handed to the core without a number, if the core had nothing to say about it.
     pub(crate) fn take_current(&mut self) -> Option<u16> {
-        self.current.take()
+        self.pending.current?;
+        self.pending.current.take()
     }
 
     /// An answer that the core has given, on its way out.
     pub(crate) fn finish(&mut self, number: u16, answer: &Answer<'_>, now: Timestamp) -> Option<Vec<u8>> {
-        let at = self.exchanges.iter().position(|open| open.number == number)?;
-        let OpenExchange { exchange, .. } = self.exchanges.swap_remove(at);
+        let at = self.pending.exchanges.iter().position(|open| open.number == number)?;
+        let OpenExchange { exchange, .. } = self.pending.exchanges.swap_remove(at);
         self.say(&exchange, &Answer { block1: exchange.block1, ..*answer }, now)
     }
 
     /// The code of success of an exchange.
     fn success(&self, number: u16) -> u8 {
-        self.exchanges.iter().find(|open| open.number == number).map_or(code::CHANGED, |open| open.success)
+        self.pending.exchanges.iter().find(|open| open.number == number).map_or(code::CHANGED, |open| open.success)
     }
 
     /// Answers a request, now.
     pub(crate) fn respond(&mut self, exchange: &Exchange, answer: &Answer<'_>, now: Timestamp) {
         if let Some(bytes) = self.say(exchange, answer, now) {
-            frame::put_datagram(&bytes, &mut self.outgoing);
+            frame::put_datagram(&bytes, &mut self.pending.outgoing);
         }
     }
 
@@ -192,7 +276,7 @@ impl CoapLink {
             (true, true) => {
                 let number = self.message_number();
                 let bytes = write(MessageKind::Confirmable, number, exchange.token, answer);
-                self.confirmables.push(number, None, &bytes, &mut self.chance, now);
+                self.confirmables.push(number, None, &bytes, (&mut self.chance, self.rule), now);
                 return Some(bytes);
             }
             (false, _) => write(MessageKind::NonConfirmable, self.message_number(), exchange.token, answer),
@@ -203,10 +287,13 @@ impl CoapLink {
 
     /// Requests that take long are acknowledged, and those that take too long forgotten.
     pub(crate) fn acknowledge_late(&mut self, now: Timestamp) {
+        if self.pending.exchanges.is_empty() {
+            return;
+        }
         // Nobody waits for an answer any more, whatever became of it.
-        self.exchanges.retain(|open| now < open.ends_at());
+        self.pending.exchanges.retain(|open| now < open.ends_at());
         let mut acked = Vec::new();
-        for open in &mut self.exchanges {
+        for open in &mut self.pending.exchanges {
             if open.exchange.is_confirmable && !open.exchange.is_acked && open.ack_at <= now {
                 open.exchange.is_acked = true;
                 acked.push(open.exchange.message);
@@ -215,24 +302,28 @@ impl CoapLink {
         for message in acked {
             let bytes = write_empty(MessageKind::Acknowledgement, message);
             self.note_said(message, &bytes);
-            frame::put_datagram(&bytes, &mut self.outgoing);
+            frame::put_datagram(&bytes, &mut self.pending.outgoing);
         }
     }
 
     /// Whether the address has been silent for so long that it can be forgotten.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        self.observations.is_empty() && self.exchanges.is_empty() && now.since(self.heard_at) >= IDLE_MAX
+        self.observations.is_empty() && self.pending.exchanges.is_empty() && now.since(self.heard_at) >= IDLE_MAX
     }
 
     /// When something is to be done without being told.
     pub(crate) fn deadline(&self) -> Timestamp {
         let silence = if self.observations.is_empty() { IDLE_MAX } else { PING_AFTER };
         [
-            Some(self.heard_at + silence).filter(|_| self.confirmables.is_empty() && self.exchanges.is_empty()),
+            Some(self.heard_at + silence).filter(|_| self.confirmables.is_empty() && self.pending.exchanges.is_empty()),
             self.confirmables.due(),
-            self.exchanges.iter().map(OpenExchange::due).min(),
+            self.pending.exchanges.iter().map(OpenExchange::due).min(),
             self.observations.due(&self.confirmables),
-            self.assembly.as_ref().map(|assembly| assembly.ends_at()),
+            self.pending.assembly.as_ref().map(|assembly| assembly.ends_at()),
+            // From then on there is nothing to be remembered.
+            self.pending.remembered.back().map(Remembered::ends_at),
+            self.observations.rests_at(),
+            self.confirmables.rests_at(),
         ]
         .into_iter()
         .flatten()
@@ -247,10 +338,10 @@ impl CoapLink {
             let kind = if ready.is_confirmable { MessageKind::Confirmable } else { MessageKind::NonConfirmable };
             let bytes = ready.write(kind, number);
             if ready.is_confirmable {
-                self.confirmables.push(number, Some(ready.token), &bytes, &mut self.chance, now);
+                self.confirmables.push(number, Some(ready.token), &bytes, (&mut self.chance, self.rule), now);
             }
-            self.observations.note_sent(number, ready.token);
-            frame::put_datagram(&bytes, &mut self.outgoing);
+            self.observations.note_sent(number, ready.token, now);
+            frame::put_datagram(&bytes, &mut self.pending.outgoing);
         }
     }
 
@@ -263,11 +354,20 @@ impl CoapLink {
         for token in self.observations.take_tokens() {
             let answer = Answer { max_age: Some(max_age), ..Answer::new(code::UNAVAILABLE) };
             let bytes = write(MessageKind::NonConfirmable, self.message_number(), token, &answer);
-            frame::put_datagram(&bytes, &mut self.outgoing);
+            frame::put_datagram(&bytes, &mut self.pending.outgoing);
         }
         let slower = if matches!(why, Why::TooFast { .. }) { code::TOO_MANY_REQUESTS } else { code::UNAVAILABLE };
-        for open in core::mem::take(&mut self.exchanges) {
-            frame::put_datagram(&self.last_word(&open.exchange, slower, max_age), &mut self.outgoing);
+        if self.pending.exchanges.is_empty() {
+            return;
+        }
+        for open in core::mem::take(&mut self.pending.exchanges) {
+            frame::put_datagram(&self.last_word(&open.exchange, slower, max_age), &mut self.pending.outgoing);
+        }
+    }
+
+    fn say_outgoing(&mut self, out: &mut Vec<u8>) {
+        if !self.pending.outgoing.is_empty() {
+            out.append(&mut self.pending.outgoing);
         }
     }
 
@@ -305,26 +405,26 @@ impl Face for CoapLink {
         };
         match *answer {
             ClientAnswer::Taken { delivery, .. } => {
-                if let Some(number) = number_of(delivery, &mut self.current) {
+                if let Some(number) = number_of(delivery, &mut self.pending.current) {
                     frame::put_answer(number, self.success(number), None, "", out);
                 }
             }
             ClientAnswer::Refused { delivery, refusal } => {
-                if let Some(number) = number_of(delivery, &mut self.current) {
+                if let Some(number) = number_of(delivery, &mut self.pending.current) {
                     let is_pace = refusal.interval.is_some() || refusal.why == "publishing too fast";
                     let code = if is_pace { code::TOO_MANY_REQUESTS } else { code::UNAVAILABLE };
                     frame::put_answer(number, code, Some(whole_seconds(refusal.retry_after)), refusal.why, out);
                 }
             }
             ClientAnswer::Rejected { delivery, reason } => {
-                if let Some(number) = number_of(delivery, &mut self.current) {
+                if let Some(number) = number_of(delivery, &mut self.pending.current) {
                     let code = code_of(reason);
                     let max_age = (code == code::UNAVAILABLE).then_some(whole_seconds(BUSY));
                     frame::put_answer(number, code, max_age, reason.name(), out);
                 }
             }
             ClientAnswer::Subscribed { grants, .. } => {
-                self.grant = grants.first().map(|grant| grant.map(|_| ()));
+                self.pending.grant = grants.first().map(|grant| grant.map(|_| ()));
             }
             ClientAnswer::Goodbye(why) => self.dismiss(why),
             ClientAnswer::Welcome { .. }
@@ -335,7 +435,7 @@ impl Face for CoapLink {
             | ClientAnswer::Alive
             | ClientAnswer::Due => {}
         }
-        out.append(&mut self.outgoing);
+        self.say_outgoing(out);
     }
 
     fn publication(
@@ -350,7 +450,7 @@ impl Face for CoapLink {
         let (topic, payload, age) = (outgoing.topic(), outgoing.payload(), outgoing.seconds_left());
         self.observations.offer(outgoing.ids(), (topic, payload, format, age), memory, &mut self.charge);
         self.notify(outgoing.now());
-        out.append(&mut self.outgoing);
+        self.say_outgoing(out);
         Some(out.len() - before)
     }
 

@@ -16,19 +16,27 @@ use tidegate_core::{Charge, Kind, Memory};
 
 use crate::confirm::Confirmables;
 use crate::limits::{
-    OBSERVERS_MAX, UNCONFIRMED_MAX, UNCONFIRMED_TIME, WAITING_MAX, WIDE_BLOCK_EXPONENT, WIDE_TOPIC_BYTES_MAX,
+    EXCHANGE_LIFETIME, OBSERVERS_MAX, UNCONFIRMED_MAX, UNCONFIRMED_TIME, WAITING_MAX, WIDE_BLOCK_EXPONENT,
+    WIDE_TOPIC_BYTES_MAX,
 };
 use crate::message::{Answer, Block, MessageKind, Token, code, write};
+use crate::scarce::{Fresh, Scarce};
 
 /// All observations of one address.
 #[derive(Debug)]
 pub(crate) struct Observations {
     observers: Vec<Observer>,
+    last_id: u32,
+    sequence: u32,
+    passing: Scarce<Passing>,
+}
+
+/// What there is while something is told.
+#[derive(Debug)]
+struct Passing {
     waiting: VecDeque<WaitingState>,
     /// The last body that was too large for a datagram, for whoever asks for the rest of it.
     large: Option<WaitingState>,
-    last_id: u32,
-    sequence: u32,
     /// The answer to a request comes before any notification of it.
     is_held: bool,
     unconfirmed: u8,
@@ -36,10 +44,37 @@ pub(crate) struct Observations {
     next_at: Timestamp,
     /// The last notifications, by their message: one that nobody confirms may be reset, too.
     recent: VecDeque<(u16, Token)>,
+    /// When the last of them was sent.
+    sent_at: Timestamp,
     /// States that gave way to newer ones.
-    pub(crate) conflated: u64,
+    conflated: u64,
     /// States for which there was no room.
-    pub(crate) dropped: u64,
+    dropped: u64,
+}
+
+impl Fresh for Passing {
+    const FRESH: Self = Self {
+        waiting: VecDeque::new(),
+        large: None,
+        is_held: false,
+        unconfirmed: 0,
+        confirmed_at: Timestamp::ZERO,
+        next_at: Timestamp::ZERO,
+        recent: VecDeque::new(),
+        sent_at: Timestamp::ZERO,
+        conflated: 0,
+        dropped: 0,
+    };
+
+    fn fresh() -> &'static Self {
+        static FRESH: Passing = Passing::FRESH;
+        &FRESH
+    }
+
+    fn is_fresh(&self) -> bool {
+        let is_silent = self.waiting.is_empty() && self.large.is_none() && self.recent.is_empty() && !self.is_held;
+        is_silent && self.conflated == 0 && self.dropped == 0
+    }
 }
 
 #[derive(Debug)]
@@ -116,22 +151,53 @@ pub(crate) fn etag_of(payload: &[u8]) -> u32 {
     hasher.finish() as u32
 }
 
-impl Observations {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self {
-            observers: Vec::new(),
-            waiting: VecDeque::new(),
-            large: None,
-            last_id: 0,
-            sequence: 1,
-            is_held: false,
-            unconfirmed: 0,
-            confirmed_at: now,
-            next_at: now,
-            recent: VecDeque::new(),
-            conflated: 0,
-            dropped: 0,
+impl Passing {
+    fn keep_large(&mut self, state: &WaitingState, charge: &mut Charge) {
+        if state.payload.len() <= 1 << (WIDE_BLOCK_EXPONENT + 4) {
+            return;
         }
+        let (topic, payload) = (state.topic.clone(), state.payload.clone());
+        let copy = WaitingState { topic, payload, ..*state };
+        let before = self.large.as_ref().map_or(0, WaitingState::bytes);
+        charge.change(copy.bytes(), before);
+        self.large = Some(copy);
+    }
+}
+
+impl Observations {
+    pub(crate) fn new() -> Self {
+        Self { observers: Vec::new(), last_id: 0, sequence: 1, passing: Scarce::new() }
+    }
+
+    /// What was told long ago is not asked about any more: no message of it means anything now.
+    pub(crate) fn forget_old(&mut self, charge: &mut Charge, now: Timestamp) {
+        if self.rests_at().is_none_or(|at| now < at) {
+            return;
+        }
+        self.passing.recent = VecDeque::new();
+        if let Some(large) = self.passing.large.take() {
+            charge.change(0, large.bytes());
+        }
+    }
+
+    /// When what was told will not be asked about any more.
+    pub(crate) fn rests_at(&self) -> Option<Timestamp> {
+        let is_kept = !self.passing.recent.is_empty() || self.passing.large.is_some();
+        is_kept.then(|| self.passing.sent_at + EXCHANGE_LIFETIME)
+    }
+
+    /// Gives back memory that nothing is in.
+    pub(crate) fn rest(&mut self) {
+        self.passing.rest();
+    }
+
+    /// States that gave way to newer ones, and such as there was no room for, since this was last asked.
+    pub(crate) fn take_counts(&mut self) -> (u64, u64) {
+        let counts = (self.passing.conflated, self.passing.dropped);
+        if counts != (0, 0) {
+            (self.passing.conflated, self.passing.dropped) = (0, 0);
+        }
+        counts
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -144,12 +210,14 @@ impl Observations {
 
     /// Nothing is told until a request is answered.
     pub(crate) fn hold(&mut self) {
-        self.is_held = true;
+        self.passing.is_held = true;
     }
 
     /// It is.
     pub(crate) fn release(&mut self) {
-        self.is_held = false;
+        if self.passing.is_held {
+            self.passing.is_held = false;
+        }
     }
 
     /// The number of the next notification: 24 bits (RFC 7641, section 3.4).
@@ -171,6 +239,10 @@ impl Observations {
             self.last_id = self.last_id % 0xfff_ffff + 1;
             NonZeroU32::new(self.last_id).unwrap_or(NonZeroU32::MIN)
         });
+        if self.observers.is_empty() {
+            // Most addresses observe one thing.
+            self.observers.reserve_exact(1);
+        }
         self.observers.push(Observer { token, filter: filter.into(), id, is_wide });
         if same.is_some() { Registration::Joined } else { Registration::First(id) }
     }
@@ -184,13 +256,15 @@ impl Observations {
     pub(crate) fn remove(&mut self, token: Token, charge: &mut Charge) -> Option<Box<str>> {
         let at = self.observers.iter().position(|known| known.token == token)?;
         let gone = self.observers.swap_remove(at);
-        self.waiting.retain(|state| {
-            let stays = state.token != token;
-            if !stays {
-                charge.change(0, state.bytes());
-            }
-            stays
-        });
+        if !self.passing.waiting.is_empty() {
+            self.passing.waiting.retain(|state| {
+                let stays = state.token != token;
+                if !stays {
+                    charge.change(0, state.bytes());
+                }
+                stays
+            });
+        }
         self.observers.iter().all(|known| known.filter != gone.filter).then_some(gone.filter)
     }
 
@@ -201,15 +275,17 @@ impl Observations {
 
     /// The observation that a message belonged to.
     pub(crate) fn observer_of(&self, message: u16) -> Option<Token> {
-        self.recent.iter().find(|(known, _)| *known == message).map(|(_, token)| *token)
+        self.passing.recent.iter().find(|(known, _)| *known == message).map(|(_, token)| *token)
     }
 
-    pub(crate) fn note_sent(&mut self, message: u16, token: Token) {
+    pub(crate) fn note_sent(&mut self, message: u16, token: Token, now: Timestamp) {
         const RECENT_MAX: usize = 8;
-        if self.recent.len() >= RECENT_MAX {
-            self.recent.pop_front();
+        let passing = &mut *self.passing;
+        passing.sent_at = now;
+        if passing.recent.len() >= RECENT_MAX {
+            passing.recent.pop_front();
         }
-        self.recent.push_back((message, token));
+        passing.recent.push_back((message, token));
     }
 
     /// A state for those who observe by these identifiers.
@@ -220,40 +296,41 @@ impl Observations {
         memory: &Memory,
         charge: &mut Charge,
     ) {
+        let passing = &mut *self.passing;
         for observer in self.observers.iter().filter(|observer| ids.contains(&observer.id)) {
             let (token, is_wide) = (observer.token, observer.is_wide);
             if is_wide && topic.len() > WIDE_TOPIC_BYTES_MAX {
-                self.dropped += 1;
+                passing.dropped += 1;
                 continue;
             }
             let state = WaitingState { token, topic: topic.into(), payload: payload.into(), format, max_age, is_wide };
-            let older = self.waiting.iter().position(|known| known.token == token && &*known.topic == topic);
-            if let Some((place, older)) = older.and_then(|place| Some((place, self.waiting.get_mut(place)?))) {
+            let older = passing.waiting.iter().position(|known| known.token == token && &*known.topic == topic);
+            if let Some((place, older)) = older.and_then(|place| Some((place, passing.waiting.get_mut(place)?))) {
                 let (before, after) = (older.bytes(), state.bytes());
-                self.conflated += 1;
+                passing.conflated += 1;
                 if after <= before || memory.has_room(Kind::Passing, after - before) {
                     charge.change(after, before);
                     *older = state;
                 } else {
                     // What is not true any more is not told either.
                     charge.change(0, before);
-                    self.waiting.remove(place);
-                    self.dropped += 1;
+                    passing.waiting.remove(place);
+                    passing.dropped += 1;
                 }
                 continue;
             }
             if !memory.has_room(Kind::Passing, state.bytes()) {
-                self.dropped += 1;
+                passing.dropped += 1;
                 continue;
             }
-            if self.waiting.len() >= WAITING_MAX
-                && let Some(oldest) = self.waiting.pop_front()
+            if passing.waiting.len() >= WAITING_MAX
+                && let Some(oldest) = passing.waiting.pop_front()
             {
                 charge.change(0, oldest.bytes());
-                self.dropped += 1;
+                passing.dropped += 1;
             }
             charge.change(state.bytes(), 0);
-            self.waiting.push_back(state);
+            passing.waiting.push_back(state);
         }
     }
 
@@ -264,45 +341,36 @@ impl Observations {
         charge: &mut Charge,
         now: Timestamp,
     ) -> Option<ReadyNotification> {
-        if self.waiting.is_empty() || self.is_held || confirmables.has_notification() || now < self.next_at {
+        let passing = &self.passing;
+        if passing.waiting.is_empty() || passing.is_held || confirmables.has_notification() || now < passing.next_at {
             return None;
         }
-        let state = self.waiting.pop_front()?;
+        let passing = &mut *self.passing;
+        let state = passing.waiting.pop_front()?;
         charge.change(0, state.bytes());
-        self.keep_large(&state, charge);
-        let is_due = self.unconfirmed >= UNCONFIRMED_MAX || now.since(self.confirmed_at) >= UNCONFIRMED_TIME;
+        passing.keep_large(&state, charge);
+        let is_due = passing.unconfirmed >= UNCONFIRMED_MAX || now.since(passing.confirmed_at) >= UNCONFIRMED_TIME;
         let round_trip = confirmables.round_trip().filter(|_| !is_due);
         if let Some(time) = round_trip {
-            self.unconfirmed += 1;
-            self.next_at = now + time;
+            passing.unconfirmed += 1;
+            passing.next_at = now + time;
         } else {
-            (self.unconfirmed, self.confirmed_at) = (0, now);
+            (passing.unconfirmed, passing.confirmed_at) = (0, now);
         }
         let sequence = self.next_sequence();
         let (token, is_confirmable) = (state.token, round_trip.is_none());
         Some(ReadyNotification { token, is_confirmable, bytes: NotificationBytes { sequence, state } })
     }
 
-    fn keep_large(&mut self, state: &WaitingState, charge: &mut Charge) {
-        if state.payload.len() <= 1 << (WIDE_BLOCK_EXPONENT + 4) {
-            return;
-        }
-        let (topic, payload) = (state.topic.clone(), state.payload.clone());
-        let copy = WaitingState { topic, payload, ..*state };
-        let before = self.large.as_ref().map_or(0, WaitingState::bytes);
-        charge.change(copy.bytes(), before);
-        self.large = Some(copy);
-    }
-
     /// The body of a topic whose first block was a notification, with its format.
     pub(crate) fn large_of(&self, topic: &str) -> Option<(&[u8], Option<u16>)> {
-        let large = self.large.as_ref().filter(|large| &*large.topic == topic)?;
+        let large = self.passing.large.as_ref().filter(|large| &*large.topic == topic)?;
         Some((&large.payload, large.format))
     }
 
     /// When the next notification may be sent without anything else happening.
     pub(crate) fn due(&self, confirmables: &Confirmables) -> Option<Timestamp> {
-        (!self.waiting.is_empty() && !confirmables.has_notification()).then_some(self.next_at)
+        (!self.passing.waiting.is_empty() && !confirmables.has_notification()).then_some(self.passing.next_at)
     }
 }
 
@@ -314,11 +382,11 @@ mod tests {
     fn a_newer_state_that_finds_no_room_takes_the_older_with_it() {
         let memory = Memory::new(16 << 20);
         let (mut charge, token) = (memory.charge(), Token::default());
-        let mut observations = Observations::new(Timestamp::ZERO);
+        let mut observations = Observations::new();
         let Registration::First(id) = observations.register(token, "a", false) else { panic!() };
         let mut offer = |payload: &[u8], memory: &Memory, charge: &mut Charge| {
             observations.offer(&[id], ("a", payload, None, None), memory, charge);
-            (observations.waiting.len(), observations.conflated, observations.dropped)
+            (observations.passing.waiting.len(), observations.passing.conflated, observations.passing.dropped)
         };
         assert_eq!(offer(&[0; 100], &memory, &mut charge), (1, 0, 0));
         assert_eq!(offer(&[0; 200], &memory, &mut charge), (1, 1, 0), "there is room to grow");

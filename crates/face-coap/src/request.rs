@@ -196,14 +196,14 @@ fn observe(
         Registration::Full => return Ok(None),
         Registration::Joined => {}
         Registration::First(id) => {
-            link.grant = None;
+            link.pending.grant = None;
             link.observations.hold();
             let retain_handling = if is_wide { RetainHandling::Send } else { RetainHandling::DoNotSend };
             let options = SubscriptionOptions { retain_handling, ..SubscriptionOptions::with_qos(QoS::AtMostOnce) };
             let request = SubscriptionRequest { number: NonZeroU16::MIN, id: Some(id), wants_latest: true };
             shard.subscribe(conn, request, core::iter::once(Subscription { filter: parsed, options }), now);
             let Some((link, _)) = shard.face_mut::<CoapLink>(conn) else { return Err(code::UNAVAILABLE) };
-            if let Some(Err(reason)) = link.grant.take() {
+            if let Some(Err(reason)) = link.pending.grant.take() {
                 link.observations.remove(exchange.token, &mut link.charge);
                 return Err(code_of(reason));
             }
@@ -295,7 +295,7 @@ fn publish(
             link.take_current();
             let answer = Answer { max_age: Some(whole_seconds(BUSY)), ..Answer::new(code::UNAVAILABLE) };
             if let Some(bytes) = link.finish(number, &answer, now) {
-                crate::frame::put_datagram(&bytes, &mut link.outgoing);
+                crate::frame::put_datagram(&bytes, &mut link.pending.outgoing);
             }
             shard.note_lost_input(conn, Loss::Refused);
         }
@@ -303,7 +303,7 @@ fn publish(
             if let Some(number) = link.take_current()
                 && let Some(bytes) = link.finish(number, &Answer::new(success), now)
             {
-                crate::frame::put_datagram(&bytes, &mut link.outgoing);
+                crate::frame::put_datagram(&bytes, &mut link.pending.outgoing);
             }
         }
     }
@@ -317,7 +317,7 @@ fn body(shard: &mut Shard, conn: ConnId, request: &Request, now: Timestamp) -> R
     let resource = format!("{}?{}", request.path.join("/"), request.queries.join("&"));
     let Some((link, memory)) = shard.face_mut::<CoapLink>(conn) else { return Err(Answer::new(code::UNAVAILABLE)) };
     let part = (resource.as_str(), block, request.payload.as_slice());
-    let what = assemble(&mut link.assembly, part, body_max, (memory, &mut link.charge), now);
+    let what = assemble(&mut link.pending.assembly, part, body_max, (memory, &mut link.charge), now);
     let answer = Answer { block1: Some(block), ..Answer::default() };
     match what {
         Assembled::Whole(body) => Ok(body),

@@ -5,11 +5,21 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 
-use crate::limits::RETRANSMITS_MAX;
+use crate::limits::{EXCHANGE_LIFETIME, RETRANSMITS_MAX};
 
 const INITIAL: f32 = 2.0;
 const SHORTEST: f32 = 0.1;
 const LONGEST: f32 = 60.0;
+
+/// Which times the repetitions of a message follow. What ships is CoCoA+; the other is there to be compared with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RtoRule {
+    /// From what is known of the way.
+    #[default]
+    Cocoa,
+    /// Two seconds, and twice as long each time, whatever the way is like (RFC 7252, section 4.8).
+    Default,
+}
 
 /// What is known of the way to one address.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +51,17 @@ impl RoundTrip {
 }
 
 impl RtoEstimator {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self { strong: None, weak: None, rto: INITIAL, updated_at: now }
+    /// Nothing is known.
+    pub(crate) const FRESH: Self = Self { strong: None, weak: None, rto: INITIAL, updated_at: Timestamp::ZERO };
+
+    /// Whether nothing is known.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.strong.is_none() && self.weak.is_none()
+    }
+
+    /// When what was learned says nothing any more.
+    pub(crate) fn rests_at(&self) -> Option<Timestamp> {
+        (!self.is_fresh()).then(|| self.updated_at + EXCHANGE_LIFETIME)
     }
 
     /// A message was acknowledged, so long after it was first sent, and sent again so often.
@@ -64,7 +83,10 @@ impl RtoEstimator {
     }
 
     /// The time until the first repetition, before chance is added. What was learned long ago is believed less.
-    pub(crate) fn first(&mut self, now: Timestamp) -> Duration {
+    pub(crate) fn first(&mut self, rule: RtoRule, now: Timestamp) -> Duration {
+        if rule == RtoRule::Default {
+            return Duration::from_secs_f32(INITIAL);
+        }
         let age = now.since(self.updated_at).as_secs_f32();
         if self.rto < 1.0 && age > 16.0 * self.rto {
             self.rto = (2.0 * self.rto).min(1.0);
@@ -77,8 +99,9 @@ impl RtoEstimator {
     }
 
     /// The time until the next one: short times grow fast, long ones slowly.
-    pub(crate) fn next(before: Duration) -> Duration {
+    pub(crate) fn next(rule: RtoRule, before: Duration) -> Duration {
         let factor = match before.as_secs_f32() {
+            _ if rule == RtoRule::Default => 2.0,
             short if short < 1.0 => 3.0,
             long if long > 3.0 => 1.5,
             _ => 2.0,
@@ -107,45 +130,54 @@ mod tests {
 
     #[test]
     fn a_fast_way_is_learned_and_a_slow_one_too() {
-        let mut rto = RtoEstimator::new(Timestamp::ZERO);
-        assert_eq!(rto.first(Timestamp::ZERO), Duration::from_secs(2));
+        let mut rto = RtoEstimator::FRESH;
+        assert_eq!(rto.first(RtoRule::Cocoa, Timestamp::ZERO), Duration::from_secs(2));
         for number in 0..40 {
             rto.on_acknowledged(Duration::from_millis(40), 0, at(f64::from(number)));
         }
-        let fast = rto.first(at(40.0));
+        let fast = rto.first(RtoRule::Cocoa, at(40.0));
         assert!(fast < Duration::from_millis(250), "{fast:?}");
         for number in 0..40 {
             rto.on_acknowledged(Duration::from_secs(5), 0, at(f64::from(41 + number)));
         }
-        assert!(rto.first(at(81.0)) > Duration::from_secs(4));
+        assert!(rto.first(RtoRule::Cocoa, at(81.0)) > Duration::from_secs(4));
     }
 
     #[test]
     fn weak_estimates_count_for_less_and_a_third_repetition_for_nothing() {
-        let (mut strong, mut weak) = (RtoEstimator::new(Timestamp::ZERO), RtoEstimator::new(Timestamp::ZERO));
+        let (mut strong, mut weak) = (RtoEstimator::FRESH, RtoEstimator::FRESH);
         strong.on_acknowledged(Duration::from_secs(10), 0, Timestamp::ZERO);
         weak.on_acknowledged(Duration::from_secs(10), 1, Timestamp::ZERO);
-        assert!(strong.first(Timestamp::ZERO) > weak.first(Timestamp::ZERO));
-        let before = weak.first(Timestamp::ZERO);
+        assert!(strong.first(RtoRule::Cocoa, Timestamp::ZERO) > weak.first(RtoRule::Cocoa, Timestamp::ZERO));
+        let before = weak.first(RtoRule::Cocoa, Timestamp::ZERO);
         weak.on_acknowledged(Duration::from_secs(50), 3, Timestamp::ZERO);
-        assert_eq!(weak.first(Timestamp::ZERO), before);
+        assert_eq!(weak.first(RtoRule::Cocoa, Timestamp::ZERO), before);
     }
 
     #[test]
     fn what_was_learned_long_ago_drifts_back() {
-        let mut rto = RtoEstimator::new(Timestamp::ZERO);
+        let mut rto = RtoEstimator::FRESH;
         for _ in 0..40 {
             rto.on_acknowledged(Duration::from_millis(10), 0, Timestamp::ZERO);
         }
-        let learned = rto.first(at(0.1));
-        assert!(rto.first(at(600.0)) > learned);
+        let learned = rto.first(RtoRule::Cocoa, at(0.1));
+        assert!(rto.first(RtoRule::Cocoa, at(600.0)) > learned);
     }
 
     #[test]
     fn repetitions_wait_longer_and_longer_and_never_for_ever() {
-        assert_eq!(RtoEstimator::next(Duration::from_millis(500)), Duration::from_millis(1500));
-        assert_eq!(RtoEstimator::next(Duration::from_secs(2)), Duration::from_secs(4));
-        assert_eq!(RtoEstimator::next(Duration::from_secs(4)), Duration::from_secs(6));
-        assert_eq!(RtoEstimator::next(Duration::from_secs(59)), Duration::from_secs(60));
+        assert_eq!(RtoEstimator::next(RtoRule::Cocoa, Duration::from_millis(500)), Duration::from_millis(1500));
+        assert_eq!(RtoEstimator::next(RtoRule::Cocoa, Duration::from_secs(2)), Duration::from_secs(4));
+        assert_eq!(RtoEstimator::next(RtoRule::Cocoa, Duration::from_secs(4)), Duration::from_secs(6));
+        assert_eq!(RtoEstimator::next(RtoRule::Cocoa, Duration::from_secs(59)), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn the_times_of_the_rfc_are_the_same_whatever_was_learned() {
+        let mut rto = RtoEstimator::FRESH;
+        rto.on_acknowledged(Duration::from_millis(40), 0, Timestamp::ZERO);
+        assert_eq!(rto.first(RtoRule::Default, Timestamp::ZERO), Duration::from_secs(2));
+        assert_eq!(RtoEstimator::next(RtoRule::Default, Duration::from_secs(4)), Duration::from_secs(8));
+        assert!(rto.first(RtoRule::Cocoa, Timestamp::ZERO) < Duration::from_secs(2));
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod broker;
 pub mod chance;
+pub mod coap;
 pub mod experiment;
 pub mod histogram;
 pub mod polling;

@@ -20,6 +20,15 @@ pub(crate) struct PendingWill {
     is_kept: bool,
 }
 
+/// The clocks of a session without a connection.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    /// When it ends.
+    expires_at: Option<Timestamp>,
+    /// The timer that counts; others of this session are left over.
+    timer_at: Option<Timestamp>,
+}
+
 impl PendingWill {
     pub(crate) fn new(message: Arc<Message>, delay: Duration) -> Self {
         Self { message, delay, due_at: None, is_kept: false }
@@ -71,11 +80,11 @@ impl Session {
 
     /// When it ends, while there is no connection.
     pub(crate) fn expires_at(&self) -> Option<Timestamp> {
-        self.expires_at
+        self.clocks.as_ref().and_then(|clocks| clocks.expires_at)
     }
 
     pub(crate) fn end_at(&mut self, at: Timestamp) {
-        self.expires_at = Some(at);
+        self.clocks.get_or_insert_default().expires_at = Some(at);
     }
 
     /// The connection is gone: from now on its time runs, and that of its will.
@@ -87,12 +96,12 @@ impl Session {
     }
 
     pub(super) fn stop_clocks(&mut self) {
-        (self.expires_at, self.timer_at) = (None, None);
+        self.clocks = None;
     }
 
     /// Its time is over.
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires_at.is_some_and(|at| at <= now)
+        self.expires_at().is_some_and(|at| at <= now)
     }
 
     /// The delay of its will is over.
@@ -106,16 +115,16 @@ impl Session {
 
     /// What comes first of the two.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        [self.expires_at, self.will_due_at()].into_iter().flatten().min()
+        [self.expires_at(), self.will_due_at()].into_iter().flatten().min()
     }
 
     /// The timer for that is set; others of this session are left over.
     pub(crate) fn set_timer(&mut self, at: Timestamp) {
-        self.timer_at = Some(at);
+        self.clocks.get_or_insert_default().timer_at = Some(at);
     }
 
     /// Whether the timer that has come is the one that counts.
     pub(crate) fn is_timer(&self, at: Timestamp) -> bool {
-        self.timer_at == Some(at)
+        self.clocks.as_ref().is_some_and(|clocks| clocks.timer_at == Some(at))
     }
 }

@@ -72,6 +72,9 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
             "attack_over_learned",
             "after_attack_passed",
         ],
+        WorldKind::Coap => {
+            &["stale", "detection_mean", "detection_p99", "datagrams", "bytes", "repeated", "needless", "forgotten"]
+        }
     };
     let all = experiment.scenario.metrics().iter().map(|(name, _, _)| *name);
     let mut columns: Vec<&str> = all.filter(|name| wanted.contains(name)).collect();

@@ -44,6 +44,7 @@ book![
     "p3-priority",
     "p4-attack",
     "p5-jitter",
+    "coap-loss",
 ];
 
 /// A scenario of the book by its name.

@@ -2,10 +2,12 @@
 
 use tidegate_control::pacer::{DetectorRule, InitialRule, PacerConfig, Parameter, Preset};
 use tidegate_control::rhythm::RhythmRule;
+use tidegate_face_coap::RtoRule;
 use tidegate_settings::ConfigValue;
 use tidegate_settings::suggest::did_you_mean;
 
 use crate::broker::{Interval, Order, Publishers};
+use crate::coap::{Watchers, Way};
 use crate::polling::{Algorithm, Baseline, Broker, Change, Count, Host, Polling, Service, StepChoice};
 
 const SECONDS_MAX: f64 = 86_400.0;
@@ -174,6 +176,24 @@ keys! {
         "broker.capacity" => world.capacity = Some(value.rate(0.1, 1e7)?),
         "broker.load" => world.load = Some(value.number(0.001, 1000.0)?),
         "broker.queue_items" => world.queue_items = value.count(1, 10_000_000)?,
+    }
+}
+
+keys! {
+    /// Keys of the world of CoAP.
+    COAP_KEYS, set_watchers(world: Watchers, path, value) {
+        "run.duration" => world.duration = value.seconds(1.0, SECONDS_MAX)?,
+        "run.warm_up" => world.warm_up = value.seconds(0.0, SECONDS_MAX)?,
+        "clients.count" => world.clients = value.count(1, 4_000)?,
+        "clients.way" => world.way = value.one_of(&[("observe", Way::Observe), ("poll", Way::Poll)])?,
+        "clients.algorithm" => world.preset = value.one_of(&names(Preset::ALL, |preset| preset.name()))?,
+        "clients.interval" => world.interval = value.seconds(0.01, SECONDS_MAX)?,
+        "broker.repetitions" => {
+            world.repetitions = value.one_of(&[("cocoa", RtoRule::Cocoa), ("default", RtoRule::Default)])?;
+        },
+        "link.rtt" => world.rtt = value.seconds(0.0, 60.0)?,
+        "link.loss" => world.loss = value.share(0.0, 0.99)?,
+        "updates.rate" => world.updates = value.rate(0.0, 1e3)?,
     }
 }
 

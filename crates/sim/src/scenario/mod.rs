@@ -17,10 +17,11 @@ use tidegate_settings::Origin;
 pub use tidegate_settings::{ConfigEntry, ConfigProblem};
 
 pub use book::{BOOK, named};
-pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
+pub use keys::{COAP_KEYS, POLLING_KEYS, PUBLISHER_KEYS, algorithms};
 pub use world::World;
 
 use crate::broker::{self, Publishers};
+use crate::coap::{self, Watchers};
 use crate::polling::{self, Algorithm, Own, Polling};
 
 /// A scenario that has been checked.
@@ -71,6 +72,8 @@ pub enum WorldKind {
     Polling,
     /// Publishers before a real shard.
     Broker,
+    /// Clients that watch values by CoAP, behind lossy links.
+    Coap,
 }
 
 /// What varies: named points, each with its settings.
@@ -163,6 +166,7 @@ impl Scenario {
         match self.world {
             WorldKind::Polling => polling::METRICS,
             WorldKind::Broker => broker::METRICS,
+            WorldKind::Coap => coap::METRICS,
         }
     }
 
@@ -214,6 +218,7 @@ impl Scenario {
         settings.sort_by_key(|setting| !matches!(setting.path.as_str(), "broker.preset" | "publishers.interval"));
         let mut polling = Polling::default();
         let mut publishers = Publishers::default();
+        let mut watchers = Watchers::default();
         for ConfigEntry { path, value, origin } in settings {
             // Who set it on the command line says so itself.
             let place = Some(origin).filter(|origin| matches!(origin, Origin::Text { .. })).cloned();
@@ -225,12 +230,14 @@ impl Scenario {
                 }
                 WorldKind::Polling => keys::set_polling(&mut polling, path, value),
                 WorldKind::Broker => keys::set_publishers(&mut publishers, path, value),
+                WorldKind::Coap => keys::set_watchers(&mut watchers, path, value),
             }
             .map_err(|text| problem(place, path, text))?;
         }
         let (warm_up, duration) = match self.world {
             WorldKind::Polling => (polling.warm_up, polling.duration),
             WorldKind::Broker => (publishers.warm_up, publishers.duration),
+            WorldKind::Coap => (watchers.warm_up, watchers.duration),
         };
         if warm_up >= duration {
             let text = format!("{warm_up} s is not before the end of the run at {duration} s");
@@ -239,6 +246,7 @@ impl Scenario {
         Ok(match self.world {
             WorldKind::Polling => World::Polling(Box::new(polling)),
             WorldKind::Broker => World::Broker(Box::new(publishers), self.trace.clone()),
+            WorldKind::Coap => World::Coap(Box::new(watchers)),
         })
     }
 

@@ -4,7 +4,7 @@ use tidegate_settings::{ConfigEntry, ConfigProblem, ConfigValue, Document, Origi
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{POLLING_KEYS, PUBLISHER_KEYS, hint, unknown};
+use super::keys::{COAP_KEYS, POLLING_KEYS, PUBLISHER_KEYS, hint, unknown};
 use super::{Assert, Axis, Relation, Scenario, WorldKind};
 use crate::polling::Own;
 
@@ -67,6 +67,7 @@ impl Reader<'_> {
         match self.scenario.world {
             WorldKind::Polling => POLLING_KEYS,
             WorldKind::Broker => PUBLISHER_KEYS,
+            WorldKind::Coap => COAP_KEYS,
         }
     }
 
@@ -131,7 +132,7 @@ impl Reader<'_> {
                 Ok(())
             }
             ("world", value) => value
-                .one_of(&[("polling", WorldKind::Polling), ("broker", WorldKind::Broker)])
+                .one_of(&[("polling", WorldKind::Polling), ("broker", WorldKind::Broker), ("coap", WorldKind::Coap)])
                 .map(|world| scenario.world = world),
             ("version", value) => value.count(1, 1).map(|_| ()),
             ("replications", value) => value.count(1, 10_000).map(|count| scenario.replications = count),

@@ -1,10 +1,11 @@
-//! A world of either kind, ready to run, and what a run of it will take.
+//! A world of any kind, ready to run, and what a run of it will take.
 
 use std::sync::Arc;
 
 use tidegate_core::trace::Trace;
 
 use crate::broker::{self, Publishers};
+use crate::coap::{self, Watchers};
 use crate::polling::{self, Outcome, Polling};
 
 /// A world ready to run.
@@ -14,6 +15,8 @@ pub enum World {
     Polling(Box<Polling>),
     /// Publishers, or arrivals that were recorded, before a real shard.
     Broker(Box<Publishers>, Option<Arc<Trace>>),
+    /// Clients that watch values by CoAP.
+    Coap(Box<Watchers>),
 }
 
 impl World {
@@ -22,6 +25,7 @@ impl World {
         match self {
             Self::Polling(config) => polling::run(config, seed).map_err(|error| error.to_string()),
             Self::Broker(config, trace) => broker::run(config, trace.as_ref(), seed),
+            Self::Coap(config) => coap::run(config, seed),
         }
     }
 
@@ -31,6 +35,7 @@ impl World {
             Self::Polling(config) => config.clients_count(),
             Self::Broker(config, None) => config.count,
             Self::Broker(_, Some(trace)) => trace.publishers(),
+            Self::Coap(config) => config.clients,
         }
     }
 
@@ -44,6 +49,10 @@ impl World {
                 (clients * config.updates.rate + checks) * config.duration
             }
             Self::Broker(_, Some(trace)) => trace.arrivals().len() as f64 * EVENTS_OF_A_MESSAGE,
+            Self::Coap(config) => {
+                let of_client = config.updates + 1.0 / config.interval;
+                f64::from(config.clients) * config.duration * of_client * EVENTS_OF_A_STATE
+            }
             Self::Broker(config, None) => {
                 let interval = match (config.load, config.capacity) {
                     (Some(load), Some(capacity)) => f64::from(config.count) / (load * capacity),
@@ -59,6 +68,7 @@ impl World {
             Self::Polling(config) => config.shorten(),
             Self::Broker(config, None) => config.shorten(),
             Self::Broker(_, Some(_)) => {}
+            Self::Coap(config) => config.duration = config.warm_up + (config.duration - config.warm_up) / 3.0,
         }
     }
 
@@ -71,6 +81,8 @@ impl World {
                 u64::from(config.count) * 4096 + (self.work_estimate() / EVENTS_OF_A_MESSAGE) as u64 * 64
             }
             Self::Broker(_, Some(trace)) => u64::from(trace.publishers()) * 4096 + trace.arrivals().len() as u64 * 96,
+            // A watcher and the device that it watches.
+            Self::Coap(config) => u64::from(config.clients) * 8192,
         }
     }
 }
@@ -79,3 +91,4 @@ impl World {
 const EVENTS_OF_A_CHECK: f64 = 5.0;
 const EVENTS_OF_A_BURST: f64 = 20.0;
 const EVENTS_OF_A_MESSAGE: f64 = 3.0;
+const EVENTS_OF_A_STATE: f64 = 8.0;
