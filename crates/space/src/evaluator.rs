@@ -1,7 +1,8 @@
 //! The evaluator's work: standing queries that are too dear for the commit path, one after the other.
 //!
 //! It rests after each as long as that took, so that standing queries use half a processor at most, whatever they cost and
-//! however often the data change: they are worked out less often then, not at the expense of everybody else.
+//! however often the data change: they are worked out less often then, not at the expense of everybody else. And longer while
+//! the broker is pressed (`machine::yielding`).
 
 use std::time::Instant;
 
@@ -24,7 +25,8 @@ pub(crate) fn run(shared: &Shared) -> bool {
         let is_well = outcome.is_ok();
         shared.control(Control::Evaluated(Box::new(outcome.unwrap_or(lost))));
         if is_well && !is_given_up() {
-            shared.evaluator.rest(began.elapsed());
+            let took = began.elapsed();
+            shared.evaluator.rest(took + shared.rest(took));
         }
         is_well
     })

@@ -144,6 +144,14 @@ impl SpaceHandle {
         }
     }
 
+    /// Whether what takes long is held back, because the broker beside it is pressed for processors.
+    pub fn is_yielding(&self) -> bool {
+        let mut desk = lock(&self.shared.desk);
+        // While nothing is asked, nobody has heard that it is over.
+        self.shared.hear_pressure(&mut desk);
+        desk.front.is_yielding()
+    }
+
     /// The version of the last change.
     pub fn version(&self) -> u64 {
         self.shared.version.load(Ordering::SeqCst)

@@ -32,6 +32,11 @@ pub const DRAFTS_MAX: u32 = 3;
 pub const STANDING_WAITING_MAX: usize = 1024;
 /// Of these, those that may be busy with what takes long.
 pub const LONG_READERS: usize = 2;
+/// Threads of the space that may be busy for long at once: [`LONG_READERS`], the writer, and those for standing queries and
+/// for long updates.
+pub const BUSY_THREADS: usize = LONG_READERS + 3;
+/// How often it is asked how hard the process is pressed: as often as the broker measures that.
+pub const PRESSURE_INTERVAL: Duration = Duration::from_millis(100);
 /// Processors that readers are taken to have together, when it is estimated how long others wait.
 pub const PROCESSORS_READING: u32 = 2;
 /// Longest time of a query or update, unless a request asks for less.

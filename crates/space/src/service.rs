@@ -24,6 +24,7 @@ use crate::memory::{MemoryBudget, Texts};
 use crate::panics::{Part, Probe};
 use crate::parsers::{self, Length};
 use crate::persistence::Persistence;
+use crate::pressure::PressureSource;
 use crate::reader;
 use crate::service_endpoints::{ServiceEndpoint, ServiceEndpoints};
 use crate::shared_state::{Shared, lock};
@@ -91,6 +92,8 @@ pub struct ServiceOptions {
     pub services: Vec<ServiceEndpoint>,
     /// The memory budget of the process.
     pub budget: Option<Arc<dyn MemoryBudget>>,
+    /// Who knows how hard the process is pressed; nobody: it never is.
+    pub pressure: Option<Arc<dyn PressureSource>>,
     /// The first pause before the space begins anew after a fault; each further one is twice as long.
     pub restart_pause: Duration,
     /// Where a test may make something go wrong.
@@ -101,8 +104,9 @@ impl Default for ServiceOptions {
     fn default() -> Self {
         let (limits, admission) = (SpaceLimits::default(), SpaceAdmission::default());
         let (delegation, long_answers) = (DelegationConfig::default(), LongAnswerConfig::default());
-        let (services, budget, restart_pause, probe) = (Vec::new(), None, PAUSE_MIN, None);
-        Self { limits, admission, delegation, long_answers, services, budget, restart_pause, probe }
+        let (services, restart_pause, probe) = (Vec::new(), PAUSE_MIN, None);
+        let (budget, pressure) = (None, None);
+        Self { limits, admission, delegation, long_answers, services, budget, pressure, restart_pause, probe }
     }
 }
 
@@ -228,6 +232,7 @@ impl Service {
         let mut shared = Shared::new(seed, &options.admission).ok_or(io::ErrorKind::InvalidInput)?;
         (shared.delegation, shared.long_answers) = (options.delegation, options.long_answers);
         shared.services = ServiceEndpoints::new(options.services.clone());
+        shared.pressure.clone_from(&options.pressure);
         (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(options.budget.clone()));
         if let Some(opened) = &opened {
             let version = opened.restored.space.version();

@@ -31,6 +31,7 @@ use crate::memory::{TextCharge, Texts};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::panics::{Panics, Part, Probe};
 use crate::parsers::Parsers;
+use crate::pressure::PressureSource;
 use crate::progress::RequestProgress;
 use crate::pulse::DoorPulse;
 use crate::service::{SystemChance, random};
@@ -137,6 +138,7 @@ pub(crate) struct Shared {
     pub(crate) services: ServiceEndpoints,
     pub(crate) texts: Arc<Texts>,
     pub(crate) probe: Option<Arc<dyn Probe>>,
+    pub(crate) pressure: Option<Arc<dyn PressureSource>>,
     /// How long the doors take to get to what they are told.
     pub(crate) pulse: DoorPulse,
     /// How many subscriptions may be delegated.
@@ -190,6 +192,7 @@ impl Shared {
             services: ServiceEndpoints::new(Vec::new()),
             texts: Arc::default(),
             probe: None,
+            pressure: None,
             pulse: DoorPulse::default(),
             delegation: DelegationConfig::default(),
             flows: AtomicU64::new(0),
@@ -365,6 +368,7 @@ impl Shared {
     ) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
+            self.hear_pressure(&mut desk);
             let next = desk.front.next_write(self.now(), hold, has_piece, held);
             self.reply_late(desk.front.drain(Side::Write));
             desk.is_writer_asleep = matches!(next, Next::Wait(_));
@@ -398,6 +402,7 @@ impl Shared {
     pub(crate) fn next_read(&self) -> Option<(Taken<Task>, Snapshot)> {
         let mut desk = lock(&self.desk);
         loop {
+            self.hear_pressure(&mut desk);
             let next = desk.front.next_read(self.now());
             self.reply_late(desk.front.drain(Side::Read));
             match next {

@@ -22,6 +22,7 @@ use tidegate_core::persist::SavedRhythm;
 use tidegate_program::{Stop, Usage};
 use tidegate_sim::zoo::judge::{self, Comparison, HarmFigure, SOCKETS};
 use tidegate_sim::zoo::model::ZooScenario;
+use tidegate_sim::zoo::space as zoo_space;
 use tidegate_sim::zoo::tally::Figures;
 use tidegate_sim::zoo::verdict::{self, HarmVerdict};
 use tidegate_sim::zoo::{table, world};
@@ -164,9 +165,9 @@ fn chosen(args: &BenchArgs) -> Result<HarmPlan> {
         only => only.iter().any(|part| name.contains(part)),
     };
     let scenarios: Vec<_> = table::all().filter(|scenario| is_wanted(scenario.name)).collect();
-    let desks: Vec<_> = space::all().filter(|scenario| is_wanted(scenario.name)).collect();
+    let desks: Vec<_> = zoo_space::all().filter(|scenario| is_wanted(scenario.name)).collect();
     if scenarios.is_empty() && desks.is_empty() {
-        let names: Vec<_> = table::all().map(|it| it.name).chain(space::all().map(|it| it.name)).collect();
+        let names: Vec<_> = table::all().map(|it| it.name).chain(zoo_space::all().map(|it| it.name)).collect();
         let said = anyhow::anyhow!("--only {:?} is in no scenario's name; there are: {}", args.only, names.join(", "));
         return Err(said.context(Usage));
     }
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_left_out_of_a_quick_run_or_judged_by_its_cost_exists() {
         let is_there =
-            |name: &&&str| table::all().any(|it| it.name == **name) || space::all().any(|it| it.name == **name);
+            |name: &&&str| table::all().any(|it| it.name == **name) || zoo_space::all().any(|it| it.name == **name);
         let named = NOT_QUICK.iter().chain(COSTS);
         assert_eq!(named.filter(|name| !is_there(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
     }

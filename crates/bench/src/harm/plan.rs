@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use tidegate_sim::zoo::model::{Attendance, CohortSide, Phases, ReadPace, Rule, ZooScenario};
+use tidegate_sim::zoo::space as zoo_space;
 use tidegate_sim::zoo::verdict::PAIRS_MAX;
-
-use super::space;
 
 /// Seconds of trouble, unless it is said: a queue that is given room by the second has then shown what it does.
 pub(super) const SECS: f64 = 3.0;
@@ -50,7 +49,7 @@ pub(super) fn space_phases(secs: f64) -> Phases {
 #[derive(Debug)]
 pub(super) struct HarmPlan {
     pub(super) scenarios: Vec<&'static ZooScenario>,
-    pub(super) desks: Vec<&'static space::SpaceScenario>,
+    pub(super) desks: Vec<&'static zoo_space::SpaceScenario>,
     /// Seconds of trouble.
     pub(super) secs: f64,
 }
@@ -88,7 +87,7 @@ mod tests {
 
     #[test]
     fn all_of_it_fits_into_25_minutes_with_eight_rows_that_look_bad_at_first() {
-        let plan = HarmPlan { scenarios: table::all().collect(), desks: space::all().collect(), secs: SECS };
+        let plan = HarmPlan { scenarios: table::all().collect(), desks: zoo_space::all().collect(), secs: SECS };
         // By chance: two pairs more.
         let again = 8.0 * 4.0 * (SECS * (1.0 + AFTER) + LEAD_S + AROUND_S);
         let minutes = (plan.seconds(1) + again) / 60.0;

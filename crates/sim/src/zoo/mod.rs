@@ -11,6 +11,7 @@ pub mod oath;
 mod publisher;
 mod reader;
 mod rhythm;
+pub mod space;
 pub mod table;
 pub mod tally;
 pub mod verdict;

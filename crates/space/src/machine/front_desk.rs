@@ -20,6 +20,7 @@ use super::request::Refused;
 use super::request_queue::{Caller, EndedWait, Entered, PoolDecision, RequestQueue};
 use super::task::{PendingRequest, Requester};
 use super::writer::WriterWait;
+use super::yielding::{SpacePressure, Yielding};
 use crate::admission::SpaceAdmission;
 use crate::limits::{APART_MAX, LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
 
@@ -85,6 +86,7 @@ pub(crate) struct FrontDesk<R, C> {
     readers: RequestQueue<PendingRequest<R, C>>,
     controls: VecDeque<Control<C>>,
     turns: PieceTurns,
+    yielding: Yielding,
     /// Something was stored since the writer last looked.
     is_stored: bool,
     /// When the writer last looked what has become of what it has handed over.
@@ -109,6 +111,7 @@ impl<R: Requester, C> FrontDesk<R, C> {
             readers: RequestQueue::watching(&admission.pool(reader.worth), reader, read_key, PendingRequest::is_left)?,
             controls: VecDeque::new(),
             turns: PieceTurns::default(),
+            yielding: Yielding::default(),
             is_stored: false,
             looked: Timestamp::ZERO,
             snapshot: None,
@@ -193,6 +196,29 @@ impl<R: Requester, C> FrontDesk<R, C> {
         self.writers.backlog(now)
     }
 
+    /// Whether [`FrontDesk::handle_pressure`] is to be told how hard the process is pressed.
+    pub(crate) fn is_pressure_due(&self, now: Timestamp) -> bool {
+        self.yielding.is_due(now)
+    }
+
+    /// Whether more readers may begin what takes long than before.
+    pub(crate) fn handle_pressure(&mut self, now: Timestamp, pressure: SpacePressure) -> bool {
+        let before = self.yielding.long_max();
+        self.yielding.hear(now, pressure);
+        self.readers.set_long_max(self.yielding.long_max());
+        self.yielding.long_max() > before
+    }
+
+    /// Whether what takes long is held back for the broker.
+    pub(crate) fn is_yielding(&self) -> bool {
+        self.yielding.is_on()
+    }
+
+    /// How long whoever works beside the writer rests after a turn of this length, beside what is usual.
+    pub(crate) fn rest(&self, took: Duration) -> Duration {
+        self.yielding.rest(took)
+    }
+
     pub(crate) fn control(&mut self, control: Control<C>) {
         self.controls.push_back(control);
     }
@@ -212,7 +238,9 @@ impl<R: Requester, C> FrontDesk<R, C> {
         has_piece: bool,
         held: &[u64],
     ) -> NextWrite<R, C> {
-        self.turns.settle(now);
+        self.turns.settle(now, |took| self.yielding.rest(took));
+        let (rest, waits_to_go_on) = (self.turns.rest(now), has_piece);
+        let has_piece = has_piece && rest.is_zero();
         if self.is_closing {
             return NextWrite::End;
         }
@@ -238,7 +266,7 @@ impl<R: Requester, C> FrontDesk<R, C> {
                 if has_piece {
                     self.piece(now)
                 } else {
-                    NextWrite::Wait(Some(LOOK_INTERVAL))
+                    NextWrite::Wait(Some(if waits_to_go_on { rest.min(LOOK_INTERVAL) } else { LOOK_INTERVAL }))
                 }
             }
             WriterWait::Gathering | WriterWait::Settling | WriterWait::Stuck => {
@@ -246,7 +274,7 @@ impl<R: Requester, C> FrontDesk<R, C> {
                 NextWrite::Look
             }
             WriterWait::Free if has_piece => self.piece(now),
-            WriterWait::Free => NextWrite::Wait(None),
+            WriterWait::Free => NextWrite::Wait(waits_to_go_on.then_some(rest)),
         }
     }
 

@@ -11,6 +11,8 @@ pub(crate) mod condition;
 pub(crate) mod delegation;
 pub(crate) mod front_desk;
 pub(crate) mod notification;
+#[cfg(test)]
+mod oath;
 pub(crate) mod order;
 pub(crate) mod piece_turns;
 pub(crate) mod query_name;
@@ -25,3 +27,4 @@ pub(crate) mod standing;
 pub(crate) mod subscription_registry;
 pub(crate) mod task;
 pub(crate) mod writer;
+pub(crate) mod yielding;

@@ -5,9 +5,12 @@
 //! requests took t       they are owed t less
 //! nothing is owed       a piece is next, although requests wait
 //! nobody waits          a piece is next
+//! others are pressed    a piece is followed by a rest (`yielding`), in which only requests are done
 //! ```
 //! So whoever comes waits for one piece at most, a large change has a quarter of the writer however many come, and all of
 //! it while nobody does. Pure: time is an argument; driven by `front_desk`.
+
+use std::time::Duration;
 
 use tidegate_control::Timestamp;
 
@@ -25,18 +28,28 @@ pub(crate) enum TurnOf {
 pub(crate) struct PieceTurns {
     since: Option<(TurnOf, Timestamp)>,
     owed: u64,
+    /// No piece is done before.
+    rests_until: Timestamp,
 }
 
 impl PieceTurns {
-    /// The writer is back from what it was told.
-    pub(crate) fn settle(&mut self, now: Timestamp) {
+    /// The writer is back from what it was told; a piece is followed by such a rest.
+    pub(crate) fn settle(&mut self, now: Timestamp, rest: impl FnOnce(Duration) -> Duration) {
         let Some((turn, began)) = self.since.take() else { return };
+        if turn == TurnOf::Piece {
+            self.rests_until = now + rest(now.since(began));
+        }
         let took = now.since(began).as_nanos().try_into().unwrap_or(u64::MAX);
         self.owed = match turn {
             // What was owed before is forgotten: a piece is only done when nobody waits or nothing is owed.
             TurnOf::Piece => u64::saturating_mul(took, REQUESTS_PER_PIECE.into()),
             TurnOf::Request => self.owed.saturating_sub(took),
         };
+    }
+
+    /// For how long no piece is done.
+    pub(crate) fn rest(&self, now: Timestamp) -> Duration {
+        self.rests_until.since(now)
     }
 
     /// Whether a piece goes before requests that wait.
@@ -51,8 +64,6 @@ impl PieceTurns {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -60,7 +71,7 @@ mod tests {
         let (mut turns, mut now) = (PieceTurns::default(), Timestamp::from_secs_f64(1.0));
         let (mut pieces, mut requests, mut in_a_row) = (Duration::ZERO, Duration::ZERO, 0);
         for n in 0..10_000 {
-            turns.settle(now);
+            turns.settle(now, |_| Duration::ZERO);
             let (turn, time) = if turns.is_piece_first() {
                 (TurnOf::Piece, Duration::from_micros(1_000 + 700 * (n % 3)))
             } else {
@@ -83,13 +94,25 @@ mod tests {
         let (mut turns, second) = (PieceTurns::default(), Duration::from_secs(1));
         let start = Timestamp::from_secs_f64(1.0);
         turns.begin(TurnOf::Piece, start);
-        turns.settle(start + Duration::from_millis(1));
+        turns.settle(start + Duration::from_millis(1), |_| Duration::ZERO);
         assert!(!turns.is_piece_first());
         // Nothing was begun, so nothing is settled.
-        turns.settle(start + second);
+        turns.settle(start + second, |_| Duration::ZERO);
         assert!(!turns.is_piece_first());
         turns.begin(TurnOf::Request, start + second);
-        turns.settle(start + second + Duration::from_millis(3));
+        turns.settle(start + second + Duration::from_millis(3), |_| Duration::ZERO);
         assert!(turns.is_piece_first());
+    }
+
+    #[test]
+    fn a_piece_rests_as_it_is_told() {
+        let (mut turns, start) = (PieceTurns::default(), Timestamp::from_secs_f64(1.0));
+        turns.begin(TurnOf::Piece, start);
+        let end = start + Duration::from_millis(2);
+        turns.settle(end, |took| took * 3);
+        assert_eq!(turns.rest(end + Duration::from_millis(1)), Duration::from_millis(5));
+        turns.begin(TurnOf::Request, end);
+        turns.settle(end + Duration::from_millis(6), |_| panic!("requests do not rest"));
+        assert_eq!(turns.rest(end + Duration::from_millis(6)), Duration::ZERO);
     }
 }

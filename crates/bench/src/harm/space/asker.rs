@@ -7,10 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tidegate_sim::zoo::model::Phases;
-
-use super::{AskerTask, Askers};
 use tidegate_program::Stop;
+use tidegate_sim::zoo::model::Phases;
+use tidegate_sim::zoo::space::{self, AskerTask, Askers};
 
 /// The broker answers within 10 s, or says that it cannot.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -72,7 +71,8 @@ impl Http {
         let mut text = String::new();
         for number in first..first + count {
             // Writing into a string cannot fail.
-            let _ = writeln!(text, "<urn:zoo:s{number}> <urn:zoo:p{}> <urn:zoo:o{}> .", number % 7, number % 100);
+            let [s, p, o] = space::triple(number);
+            let _ = writeln!(text, "<{s}> <{p}> <{o}> .");
         }
         let status = self.post("/store?default", "application/n-triples", &text)?;
         if status >= 300 {
@@ -134,17 +134,7 @@ fn request(what: AskerTask, number: usize, count: u64) -> (&'static str, &'stati
     const UPDATE: (&str, &str) = ("/update", "application/sparql-update");
     let (path, kind) =
         if matches!(what, AskerTask::Query(_)) { ("/query", "application/sparql-query") } else { UPDATE };
-    let text = match what {
-        AskerTask::Insert => format!("INSERT DATA {{ <urn:zoo:w{number}x{count}> <urn:zoo:v> {count} }}"),
-        AskerTask::Change => format!(
-            "DELETE {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} INSERT {{ <urn:zoo:c{number}> <urn:zoo:v> {count} }} \
-             WHERE {{ OPTIONAL {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} }}"
-        ),
-        AskerTask::Query(text) | AskerTask::Update(text) => {
-            text.replace("{n}", &(count * 31 + number as u64).to_string())
-        }
-    };
-    (path, kind, text)
+    (path, kind, what.text(number, count))
 }
 
 #[cfg(test)]

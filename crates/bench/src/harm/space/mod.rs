@@ -5,7 +5,6 @@
 //! do; it knows no tickets, and comes again at once.
 
 mod asker;
-mod table;
 
 use std::fmt::Write;
 use std::sync::Barrier;
@@ -16,6 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 use tidegate_sim::zoo::judge::{self, Comparison, SOCKETS};
 use tidegate_sim::zoo::model::{CohortSide, Phases};
+use tidegate_sim::zoo::space::{Askers, SpaceScenario};
 use tidegate_sim::zoo::tally::{CohortTally, Figures};
 use tidegate_sim::zoo::verdict::{self, HarmVerdict};
 
@@ -23,7 +23,6 @@ use super::report;
 use crate::process;
 use crate::space::socket::SubscriberSocket;
 use asker::{Http, TimedRequest};
-pub(super) use table::all;
 use tidegate_program::Stop;
 
 /// Nothing is refused.
@@ -41,46 +40,6 @@ const OFF: &[&str] = &[
 ];
 /// Triples of one part of a load.
 const PART: u32 = 20_000;
-
-/// What somebody asks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum AskerTask {
-    /// `INSERT DATA` of one triple.
-    Insert,
-    /// `DELETE`/`INSERT WHERE` of one value.
-    Change,
-    /// An update; `{n}` is another number each time.
-    Update(&'static str),
-    /// The same for a query.
-    Query(&'static str),
-}
-
-/// Askers that are alike.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Askers {
-    pub(super) name: &'static str,
-    pub(super) side: CohortSide,
-    pub(super) count: u32,
-    pub(super) what: AskerTask,
-    /// Requests a second of each; as fast as it is answered if none is said.
-    pub(super) per_s: Option<f64>,
-    /// Whether it asks only while the trouble lasts.
-    pub(super) is_trouble: bool,
-}
-
-/// One animal of the smart space.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SpaceScenario {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    /// Triples that are there before.
-    pub(super) triples: u32,
-    /// Triples that are loaded at once, at the beginning of the trouble.
-    pub(super) bulk: u32,
-    /// A query that somebody has subscribed to while the trouble lasts.
-    pub(super) standing: Option<&'static str>,
-    pub(super) askers: &'static [Askers],
-}
 
 /// All runs of a scenario.
 #[derive(Debug)]

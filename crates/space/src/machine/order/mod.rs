@@ -94,6 +94,11 @@ impl<T> Order<T> {
         })
     }
 
+    /// So many servers may do at once what takes long, from now on. What is under way goes on.
+    pub(crate) fn set_long_max(&mut self, long_max: usize) {
+        self.servers.long_max = long_max;
+    }
+
     /// A request arrives.
     pub(crate) fn offer(&mut self, now: Timestamp, request: Arrival<T>) -> Offered<T> {
         if self.is_paper() {

@@ -100,6 +100,11 @@ impl<T> RequestQueue<T> {
         })
     }
 
+    /// So many that take long may be under way at once from now on.
+    pub(crate) fn set_long_max(&mut self, long_max: usize) {
+        self.order.set_long_max(long_max);
+    }
+
     /// What everybody of a class is told, and this one about what it wants.
     pub fn hints(&mut self, now: Timestamp, class: Class, caller: &Caller) -> Hints {
         if self.order.is_paper() {

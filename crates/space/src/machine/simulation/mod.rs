@@ -10,9 +10,9 @@
 mod apart;
 mod disk;
 mod drive;
-mod subscriber;
+pub(in crate::machine) mod subscriber;
 mod waiting;
-mod world;
+pub(in crate::machine) mod world;
 
 use world::SpaceWorld;
 

@@ -8,20 +8,20 @@ use crate::machine::notification::SpaceNotification;
 use crate::machine::request::{Begun, Subscribed};
 
 /// The data, plainly: subject and object.
-pub(super) type Data = BTreeSet<(u64, u64)>;
+pub(in crate::machine) type Data = BTreeSet<(u64, u64)>;
 
 const INTEGER: &str = "http://www.w3.org/2001/XMLSchema#integer";
 
 /// What is subscribed to: two that are followed, and one that is evaluated beside the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WantedQuery {
+pub(in crate::machine) enum WantedQuery {
     All,
     One,
     Count,
 }
 
 impl WantedQuery {
-    pub(super) fn query(self) -> Box<Query> {
+    pub(in crate::machine) fn query(self) -> Box<Query> {
         let text = match self {
             Self::All => "SELECT ?s ?o { ?s <urn:p> ?o }",
             Self::One => "SELECT ?o { <urn:s1> <urn:p> ?o }",
@@ -48,19 +48,19 @@ fn words(row: &Row) -> String {
 
 /// What a client has of its subscription.
 #[derive(Debug)]
-pub(super) struct SimulatedSubscriber {
-    pub(super) wanted: WantedQuery,
-    pub(super) name: String,
-    pub(super) id: SubscriberId,
-    pub(super) connection: u64,
-    pub(super) sequence: u64,
-    pub(super) version: u64,
+pub(in crate::machine) struct SimulatedSubscriber {
+    pub(in crate::machine) wanted: WantedQuery,
+    pub(in crate::machine) name: String,
+    pub(in crate::machine) id: SubscriberId,
+    pub(in crate::machine) connection: u64,
+    pub(in crate::machine) sequence: u64,
+    pub(in crate::machine) version: u64,
     view: BTreeMap<String, i64>,
 }
 
 impl SimulatedSubscriber {
     /// A subscription that begins anew.
-    pub(super) fn new(wanted: WantedQuery, connection: u64, subscribed: &Subscribed) -> Self {
+    pub(in crate::machine) fn new(wanted: WantedQuery, connection: u64, subscribed: &Subscribed) -> Self {
         let Begun::Whole(baseline) = &subscribed.begun else { panic!("nothing was there before") };
         let mut view = BTreeMap::new();
         for row in &baseline.rows {
@@ -71,7 +71,7 @@ impl SimulatedSubscriber {
     }
 
     /// Goes on where it stopped.
-    pub(super) fn resume(&mut self, connection: u64, subscribed: &Subscribed, version: u64) {
+    pub(in crate::machine) fn resume(&mut self, connection: u64, subscribed: &Subscribed, version: u64) {
         self.connection = connection;
         match &subscribed.begun {
             Begun::Whole(_) => *self = Self::new(self.wanted, connection, subscribed),
@@ -79,7 +79,7 @@ impl SimulatedSubscriber {
         }
     }
 
-    pub(super) fn hear(&mut self, told: &SpaceNotification) -> bool {
+    pub(in crate::machine) fn hear(&mut self, told: &SpaceNotification) -> bool {
         match told {
             SpaceNotification::Changed { sequence, version, delta } => {
                 assert_eq!(*sequence, self.sequence + 1, "numbers have no gaps");
@@ -110,7 +110,7 @@ impl SimulatedSubscriber {
     }
 
     /// Its view is the result at its version.
-    pub(super) fn check(&self, data: &Data) {
+    pub(in crate::machine) fn check(&self, data: &Data) {
         assert_eq!(self.view, self.wanted.result(data), "{:?} at version {}", self.wanted, self.version);
     }
 }

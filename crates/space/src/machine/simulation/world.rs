@@ -168,7 +168,7 @@ fn writer(restored: RestoredSpace) -> Writer<Rc<SimulatedRequester>, u64> {
 }
 
 /// The data of a snapshot, plainly.
-pub(super) fn data_of(snapshot: &Snapshot) -> Data {
+pub(in crate::machine) fn data_of(snapshot: &Snapshot) -> Data {
     let parse =
         |text: String| -> u64 { text.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap() };
     let value = |quad: oxrdf::Quad| match quad.object {

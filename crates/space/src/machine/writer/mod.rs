@@ -12,6 +12,8 @@
 mod apart;
 mod group;
 mod household_turns;
+#[cfg(test)]
+mod model;
 mod notify;
 mod perform;
 mod standing;

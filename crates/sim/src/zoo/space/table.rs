@@ -1,8 +1,7 @@
-//! The animals of the smart space.
-
-use tidegate_sim::zoo::model::CohortSide;
+//! All of them.
 
 use super::{AskerTask, Askers, SpaceScenario};
+use crate::zoo::model::CohortSide;
 
 const WRITERS: Askers = Askers {
     name: "writers",
@@ -11,6 +10,7 @@ const WRITERS: Askers = Askers {
     what: AskerTask::Insert,
     per_s: None,
     is_trouble: false,
+    work_ms: 1.0,
 };
 const POINT: &str = "SELECT ?o { <urn:zoo:s{n}> ?p ?o }";
 const CHEAP: Askers = Askers { name: "cheap", count: 2, what: AskerTask::Query(POINT), per_s: Some(50.0), ..WRITERS };
@@ -23,6 +23,7 @@ const DEAR: Askers = Askers {
     count: 2,
     what: AskerTask::Query(SLOW),
     is_trouble: true,
+    work_ms: 1500.0,
     ..WRITERS
 };
 const JOIN: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?o . ?b <urn:zoo:p2> ?o FILTER(?a != <urn:zoo:{n}>) }";
@@ -32,10 +33,18 @@ const LONG_WHERE: &str = "INSERT { <urn:zoo:sum> <urn:zoo:of{n}> ?n } WHERE { SE
                           FILTER(REGEX(STR(?a), CONCAT(\"(x{100}){10}\", STR(?c)))) FILTER(?a != <urn:zoo:{n}>) } }";
 /// Paths from everywhere to everywhere.
 const PATHS: &str = "SELECT (COUNT(*) AS ?c) { ?a (<urn:zoo:p1>|<urn:zoo:p2>)* ?b }";
-const ONE: SpaceScenario =
-    SpaceScenario { name: "", about: "", triples: 5_000, bulk: 0, standing: None, askers: &[WRITERS] };
+const ONE: SpaceScenario = SpaceScenario {
+    name: "",
+    about: "",
+    triples: 5_000,
+    bulk: 0,
+    standing: None,
+    standing_ms: 0.0,
+    askers: &[WRITERS],
+};
 
-pub(in crate::harm) fn all() -> impl Iterator<Item = &'static SpaceScenario> {
+/// Every scenario of the smart space.
+pub fn all() -> impl Iterator<Item = &'static SpaceScenario> {
     ALL.iter()
 }
 
@@ -79,6 +88,7 @@ const ALL: &[SpaceScenario] = &[
         about: "somebody subscribes to a query over all paths, and leaves, beside four writers of 20/s",
         triples: 1_500,
         standing: Some(PATHS),
+        standing_ms: 400.0,
         askers: &[Askers { per_s: Some(20.0), ..WRITERS }, CHEAP],
         ..ONE
     },
@@ -100,7 +110,7 @@ const ALL: &[SpaceScenario] = &[
         about: "point queries, joins and changes together, as fast as they are answered",
         askers: &[
             Askers { name: "points", per_s: None, ..CHEAP },
-            Askers { name: "joins", count: 2, what: AskerTask::Query(JOIN), ..WRITERS },
+            Askers { name: "joins", count: 2, what: AskerTask::Query(JOIN), work_ms: 20.0, ..WRITERS },
             Askers { name: "changes", count: 2, what: AskerTask::Change, ..WRITERS },
         ],
         ..ONE
