@@ -14,6 +14,9 @@ use crate::why::words::{counted, span, whole_per_second};
 
 /// KPs in the list; the others are counted.
 const KPS_SHOWN_MAX: usize = 500;
+/// What every KP has to know of then.
+const YIELDING: &str = "  the broker is pressed for processors: of what takes long in the smart space less is done at a time, until \
+                        `tidegate status` says level 1 or less; short requests are served as always";
 /// KPs of one name that are spoken of.
 const OF_NAME_MAX: usize = 8;
 
@@ -32,8 +35,10 @@ pub(crate) fn why(state: &AdminState, name: &str) -> Option<(Value, String)> {
     let is_meant = |kp: &KpReport| {
         kp.name.as_deref() == Some(name) || kp.user.as_deref() == Some(name) || kp.address.to_string() == name
     };
-    let meant: Vec<KpReport> = state.process.space()?.kps().into_iter().filter(is_meant).take(OF_NAME_MAX).collect();
-    let text: Vec<String> = meant.iter().map(words_of).collect();
+    let space = state.process.space()?;
+    let meant: Vec<KpReport> = space.kps().into_iter().filter(is_meant).take(OF_NAME_MAX).collect();
+    let mut text: Vec<String> = meant.iter().map(words_of).collect();
+    text.extend(space.is_yielding().then(|| YIELDING.to_owned()));
     (!meant.is_empty()).then(|| (meant.iter().map(view_of).collect(), text.join("\n")))
 }
 

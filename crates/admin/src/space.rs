@@ -53,6 +53,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
         "restarts": space.restarts().0,
         "version": space.version(),
         "running": running,
+        "is_yielding": space.is_yielding(),
         "answer_bytes": answer_bytes,
         "requests": rows,
         "questions_answered": answered,

@@ -268,6 +268,16 @@ fn folder() -> Result<TempDir> {
     Ok(folder)
 }
 
+/// Doors beside MQTT that are open unless they are shut.
+const DOORS: [&str; 8] = ["--ws", "--admin", "--http", "--ssap", "--coap", "--sn", "--http-topics", "--amqp"];
+
+/// The words that start a broker of ours on free ports, with MQTT and no other doors than these.
+fn serve<'a>(config: &'a str, open: &[&str], log_level: &'a str) -> Vec<&'a str> {
+    let mut words = vec!["serve", "-c", config, "--data", DATA, "--log-level", log_level, "--mqtt", "127.0.0.1:0"];
+    words.extend(DOORS.iter().flat_map(|door| [*door, if open.contains(door) { "127.0.0.1:0" } else { "off" }]));
+    words
+}
+
 fn start_tidegate(
     shards: Option<u32>,
     tune: &Tune,
@@ -276,29 +286,7 @@ fn start_tidegate(
 ) -> Result<RunningBroker> {
     let folder = folder()?;
     prepare(&folder.path().join(DATA).join(STORE)).context("its store cannot be prepared")?;
-    let mut arguments: Vec<String> =
-        ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA].map(Into::into).into();
-    arguments.extend(
-        [
-            "--admin",
-            "127.0.0.1:0",
-            "--http",
-            "off",
-            "--ssap",
-            "off",
-            "--coap",
-            "off",
-            "--sn",
-            "off",
-            "--http-topics",
-            "off",
-            "--amqp",
-            "off",
-            "--log-level",
-            "warn",
-        ]
-        .map(Into::into),
-    );
+    let mut arguments: Vec<String> = serve("/dev/null", &["--admin"], "warn").into_iter().map(Into::into).collect();
     if let Some(shards) = shards {
         arguments.extend(["--shards".to_owned(), shards.to_string()]);
     }
@@ -331,11 +319,7 @@ pub(super) fn start_site(source: &BrokerSource, to: u16, wish: &BrokerNeeds, sto
         "[[bridge]]\nname = \"hub\"\naddress = \"127.0.0.1:{to}\"\n[[bridge.topic]]\nfilter = \"drain/#\"\nqos = 1\n"
     );
     std::fs::write(folder.path().join("site.toml"), bridge)?;
-    let mut arguments = vec!["serve", "-c", "site.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
-    arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "warn"]);
-    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--sn", "off", "--http-topics", "off"]);
-    arguments.extend(["--amqp", "off"]);
-    start_own(folder, &arguments)
+    start_own(folder, &serve("site.toml", &["--admin"], "warn"))
 }
 
 /// A broker with a sink to a web server on a port of this machine, for everything below `drain/`.
@@ -345,11 +329,7 @@ pub(super) fn start_with_sink(to: u16) -> Result<RunningBroker> {
         "[[sink]]\nname = \"count\"\ntype = \"webhook\"\nurl = \"http://127.0.0.1:{to}/\"\n[[sink.topic]]\nfilter = \"drain/#\"\n"
     );
     std::fs::write(folder.path().join("sink.toml"), sink)?;
-    let mut arguments = vec!["serve", "-c", "sink.toml", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA];
-    arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "error"]);
-    arguments.extend(["--http", "off", "--ssap", "off", "--coap", "off", "--sn", "off", "--http-topics", "off"]);
-    arguments.extend(["--amqp", "off"]);
-    start_own(folder, &arguments)
+    start_own(folder, &serve("sink.toml", &["--admin"], "error"))
 }
 
 /// A guard of ours in front of a broker.
@@ -421,25 +401,7 @@ fn door_in(line: &str, name: &str) -> Option<SocketAddr> {
 
 /// This binary with its smart space, in memory as long as it lives: what is measured is its front desk, not the disk.
 pub(super) fn start_space(settings: &[&str]) -> Result<RunningBroker> {
-    let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
-    arguments.extend([
-        "--admin",
-        "off",
-        "--http",
-        "127.0.0.1:0",
-        "--ssap",
-        "off",
-        "--coap",
-        "off",
-        "--sn",
-        "off",
-        "--http-topics",
-        "off",
-        "--amqp",
-        "off",
-        "--log-level",
-        "warn",
-    ]);
+    let mut arguments = serve("/dev/null", &["--http"], "warn");
     arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     start_own(folder()?, &arguments)
 }

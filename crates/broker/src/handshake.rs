@@ -3,26 +3,28 @@
 //! [PROXY header] → [TLS] → [WebSocket upgrade] → CONNECT (or an HTTP request, or SASL and AMQP's `open`) → who are you? → handed over; or, at any step: last words →
 //! listening until the peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
 
+mod container;
+mod first_words;
+mod shown;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::access::Identity;
-use tidegate_face_amqp::{self as face_amqp, AmqpHello, Greeting, Offers};
-use tidegate_face_http::{self as face_http, HttpHello};
-use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Version};
+use tidegate_face_amqp::{AmqpHello, Greeting};
+use tidegate_face_http::HttpHello;
+use tidegate_wire_mqtt::{Limits, ReasonCode, Version};
 
 use crate::authenticate::{Credentials, LoginGrant};
-use crate::first_packet::{First, first_packet, refusal, refusal_until};
-use crate::limits::READ_BYTES_MAX;
-use crate::link::{SocketLink, SourceState};
+use crate::first_packet::{refusal, refusal_until};
+use crate::link::SocketLink;
 use crate::listener::{OpenListener, PeerStanding};
 use crate::listener_counts::ListenerRefusal;
 use crate::permit::Permit;
-use crate::proxy_header::{PROXY_HEADER_BYTES_MAX, ProxyHeader, proxy_header};
 use crate::thread_message::{AcceptedSocket, Handover};
-use crate::websocket::upgrade::judge_origin;
-use crate::websocket::{AllowedPages, Upgrade, upgrade};
+use crate::websocket::AllowedPages;
+pub(crate) use shown::{PagesHere, container_credentials, credentials, refuse_request, request_credentials};
 
 /// Nobody asks for the address of somebody that is leaving.
 const UNKNOWN_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
@@ -359,226 +361,6 @@ impl Handshake {
         Self { link, stage, input, output, peer, listener, permit, trouble: None, name }
     }
 
-    fn read(
-        &mut self,
-        scratch: &mut [u8],
-        terms: &ConnectTerms<'_>,
-        make_id: impl FnOnce() -> String,
-    ) -> HandshakeStep {
-        let received = match self.link.receive(&mut scratch[..READ_BYTES_MAX]) {
-            Ok(received) => received,
-            Err(error) => {
-                if self.link.is_handshaking() {
-                    self.count(ListenerRefusal::Tls);
-                }
-                self.trouble = Some(error.to_string());
-                // A layer may have words for it: a TLS alert, a WebSocket close.
-                return self.farewell(Vec::new());
-            }
-        };
-        self.input.extend_from_slice(&scratch[..received.bytes]);
-        if self.link.wants_write() && self.link.send([&[], &[]]).is_err() {
-            return HandshakeStep::Close;
-        }
-        match self.parse(terms, make_id) {
-            HandshakeStep::Wait => match received.source {
-                SourceState::Drained => HandshakeStep::Wait,
-                SourceState::Short | SourceState::More => HandshakeStep::Again,
-                SourceState::Ended => HandshakeStep::Close,
-            },
-            next => next,
-        }
-    }
-
-    /// Waits for the header of a proxy, which stays in the socket until all of it is there: what follows may be TLS's.
-    fn hear_proxy(&mut self, scratch: &mut [u8]) -> HandshakeStep {
-        let seen = match self.link.peek(&mut scratch[..PROXY_HEADER_BYTES_MAX]) {
-            Ok(Some(0)) | Err(_) => return HandshakeStep::Close,
-            Ok(Some(seen)) => seen,
-            Ok(None) => return HandshakeStep::Wait,
-        };
-        match proxy_header(&scratch[..seen]) {
-            // More of it is an event of its own.
-            ProxyHeader::Incomplete => HandshakeStep::Wait,
-            ProxyHeader::Malformed(why) => {
-                self.count(ListenerRefusal::ProxyHeader);
-                self.trouble = Some(why.into());
-                // Nobody knows what is spoken there, so there is nothing to say.
-                self.permit = None;
-                HandshakeStep::Close
-            }
-            ProxyHeader::Complete { bytes, client } => {
-                if self.link.skip(&mut scratch[..bytes]).is_err() {
-                    return HandshakeStep::Close;
-                }
-                self.peer = client.unwrap_or(self.peer);
-                self.stage = self.listener.as_deref().map_or(HandshakeStage::Connect, first_stage);
-                HandshakeStep::Again
-            }
-        }
-    }
-
-    fn parse(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
-        if matches!(self.stage, HandshakeStage::Request) {
-            return self.parse_request(terms, make_id);
-        }
-        if matches!(self.stage, HandshakeStage::Container(_)) {
-            return self.parse_container(terms, make_id);
-        }
-        if matches!(self.stage, HandshakeStage::Upgrade) {
-            match upgrade(&self.input, self.peer.ip(), terms.pages) {
-                Upgrade::Incomplete => return HandshakeStep::Wait,
-                Upgrade::Refuse { answer, why } => {
-                    self.trouble = Some(why.into());
-                    return self.farewell(answer);
-                }
-                Upgrade::Accept { consumed, answer } => {
-                    // The first bytes into an empty socket: it takes them all, or something is wrong with it.
-                    if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
-                        return HandshakeStep::Close;
-                    }
-                    self.input.drain(..consumed);
-                    self.stage = HandshakeStage::Connect;
-                    if self.link.become_websocket(&mut self.input).is_err() {
-                        return self.farewell(Vec::new());
-                    }
-                }
-            }
-        }
-        match first_packet(&self.input, terms.limits) {
-            First::Incomplete => HandshakeStep::Wait,
-            First::Refuse { answer, why } => {
-                self.trouble = Some(why);
-                self.farewell(answer)
-            }
-            First::Connect { connect, consumed } => {
-                self.name = Some((connect.client_id.to_owned(), connect.user_name.map(str::to_owned)));
-                let Ok(certificate_name) = self.link.certificate_name() else {
-                    let answer = refusal(connect.version, ReasonCode::NotAuthorized);
-                    self.trouble = Some("client certificate without a usable name".into());
-                    return self.farewell(answer);
-                };
-                let client_id = if connect.client_id.is_empty() { make_id() } else { connect.client_id.to_owned() };
-                let credentials = credentials(&connect, certificate_name, self.listener());
-                self.stage = HandshakeStage::Checking(Checking::new(consumed, connect.version, client_id));
-                HandshakeStep::Check(credentials)
-            }
-        }
-    }
-
-    /// The same of HTTP: pages that ask whether they may ask are answered, and then the first request says who asks.
-    fn parse_request(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
-        let pages = PagesHere(terms.pages);
-        loop {
-            match face_http::first(&self.input, self.peer.ip(), &pages) {
-                face_http::First::Incomplete => return HandshakeStep::Wait,
-                face_http::First::Refuse { answer, why } => {
-                    self.trouble = Some(why.into());
-                    return self.farewell(answer);
-                }
-                face_http::First::Answer { consumed, answer } => {
-                    // Small, and nobody asks so twice without having read the first.
-                    if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
-                        return HandshakeStep::Close;
-                    }
-                    self.input.drain(..consumed);
-                }
-                face_http::First::Hello(hello) => return self.ask_who(hello, make_id),
-            }
-        }
-    }
-
-    fn ask_who(&mut self, hello: Box<HttpHello>, make_id: impl FnOnce() -> String) -> HandshakeStep {
-        let client_id = hello.client_id(&self.peer.to_string(), make_id);
-        self.name = Some((client_id.clone(), hello.shown.user_name.clone()));
-        let Ok(certificate_name) = self.link.certificate_name() else {
-            self.trouble = Some("client certificate without a usable name".into());
-            return self.farewell(refuse_request(&hello, ReasonCode::NotAuthorized, None));
-        };
-        let credentials = request_credentials(&hello, certificate_name, self.listener());
-        let checking = Checking::new(0, Version::V311, client_id);
-        self.stage = HandshakeStage::Checking(Checking { http: Some(hello), ..checking });
-        HandshakeStep::Check(credentials)
-    }
-
-    /// The same of AMQP: SASL, and what the container is called.
-    fn parse_container(&mut self, terms: &ConnectTerms<'_>, make_id: impl FnOnce() -> String) -> HandshakeStep {
-        let Ok(certificate_name) = self.link.certificate_name() else {
-            self.trouble = Some("client certificate without a usable name".into());
-            return self.farewell(Vec::new());
-        };
-        let offers = Offers { anonymous: terms.admits_nobody, external: certificate_name.is_some() };
-        loop {
-            let HandshakeStage::Container(visit) = &mut self.stage else { return HandshakeStep::Wait };
-            match visit.greeting.advance(&self.input, offers) {
-                face_amqp::First::Incomplete => return HandshakeStep::Wait,
-                face_amqp::First::Refuse { answer, why } => {
-                    self.trouble = Some(why);
-                    return self.farewell(answer);
-                }
-                face_amqp::First::Answer { consumed, answer } => {
-                    if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
-                        return HandshakeStep::Close;
-                    }
-                    self.input.drain(..consumed);
-                }
-                face_amqp::First::Login { consumed, shown } => {
-                    self.input.drain(..consumed);
-                    let amqp = Some(std::mem::take(visit));
-                    self.name = Some((String::new(), shown.user_name.clone()));
-                    let credentials = container_credentials(&shown, "", certificate_name, self.listener());
-                    let checking = Checking::new(0, Version::V311, String::new());
-                    self.stage = HandshakeStage::Checking(Checking { amqp, ..checking });
-                    return HandshakeStep::Check(credentials);
-                }
-                face_amqp::First::Hello { consumed, hello } => {
-                    let mut visit = std::mem::take(visit);
-                    let name = hello.container_id.as_str();
-                    self.name = Some((name.to_owned(), hello.shown.user_name.clone()));
-                    let credentials = container_credentials(&hello.shown, name, certificate_name, self.listener());
-                    let client_id = if name.is_empty() { make_id() } else { name.to_owned() };
-                    visit.hello = Some(hello);
-                    let checking = Checking::new(consumed, Version::V311, client_id);
-                    self.stage = HandshakeStage::Checking(Checking { amqp: Some(visit), ..checking });
-                    return HandshakeStep::Check(credentials);
-                }
-            }
-        }
-    }
-
-    /// Whether it speaks AMQP.
-    pub(crate) fn is_amqp(&self) -> bool {
-        self.listener.as_ref().is_some_and(|listener| listener.is_amqp())
-    }
-
-    /// Whether SASL waits to hear who it is, and `open` is still to come.
-    pub(crate) fn is_login(&self) -> bool {
-        match &self.stage {
-            HandshakeStage::Checking(checking) => checking.amqp.as_ref().is_some_and(|visit| visit.greeting.is_login()),
-            _ => false,
-        }
-    }
-
-    /// Who it is, if that is known already by the rules of this number.
-    pub(crate) fn granted(&self, generation: u64) -> Option<LoginGrant> {
-        let HandshakeStage::Checking(Checking { amqp: Some(visit), .. }) = &self.stage else { return None };
-        let (grant, known_by) = visit.granted.as_ref()?;
-        (*known_by == generation).then(|| grant.clone())
-    }
-
-    /// It is this user: SASL is told so, and AMQP begins.
-    pub(crate) fn admit(&mut self, grant: LoginGrant, generation: u64) -> HandshakeStep {
-        let HandshakeStage::Checking(Checking { amqp, .. }) = &mut self.stage else { return HandshakeStep::Close };
-        let Some(mut visit) = amqp.take() else { return HandshakeStep::Close };
-        visit.granted = Some((grant, generation));
-        let answer = visit.greeting.admit();
-        self.stage = HandshakeStage::Container(visit);
-        if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
-            return HandshakeStep::Close;
-        }
-        HandshakeStep::Again
-    }
-
     fn farewell(&mut self, answer: Vec<u8>) -> HandshakeStep {
         self.permit = None;
         self.input = Vec::new();
@@ -614,63 +396,5 @@ fn first_stage(listener: &OpenListener) -> HandshakeStage {
         () if listener.is_http() => HandshakeStage::Request,
         () if listener.is_amqp() => HandshakeStage::Container(Box::default()),
         () => HandshakeStage::Connect,
-    }
-}
-
-/// Which pages may use a listener, for who speaks HTTP there.
-#[derive(Debug)]
-pub(crate) struct PagesHere<'a>(pub(crate) AllowedPages<'a>);
-
-impl face_http::Pages for PagesHere<'_> {
-    fn judge(&self, peer: IpAddr, host: &str, origin: Option<&str>) -> Result<(), &'static str> {
-        judge_origin(peer, host, origin, self.0)
-    }
-}
-
-/// No, in HTTP. Who has shown nothing is asked for it.
-pub(crate) fn refuse_request(hello: &HttpHello, reason: ReasonCode, later: Option<(&str, Duration)>) -> Vec<u8> {
-    let is_nobody = hello.shown == face_http::Shown::default() && reason == ReasonCode::NotAuthorized;
-    let (reason, own_words) = if is_nobody {
-        (ReasonCode::BadUserNameOrPassword, "a user name and a password are needed, or a token")
-    } else {
-        (reason, reason.name())
-    };
-    let (words, retry_after) = later.map_or((own_words, None), |(words, time)| (words, Some(time)));
-    face_http::refusal(reason, words, retry_after, hello.origin.as_deref())
-}
-
-/// What a client of HTTP shows. It has no identifier of its own choice, as one of MQTT that leaves it empty.
-pub(crate) fn request_credentials(
-    hello: &HttpHello,
-    certificate_name: Option<String>,
-    listener: &'static str,
-) -> Credentials {
-    let (user_name, password) = (hello.shown.user_name.clone(), hello.shown.password.clone());
-    Credentials { client_id: String::new(), user_name, password, certificate_name, listener }
-}
-
-/// What a container shows, and is called if that is known.
-pub(crate) fn container_credentials(
-    shown: &face_amqp::Shown,
-    container_id: &str,
-    certificate_name: Option<String>,
-    listener: &'static str,
-) -> Credentials {
-    let (user_name, password) = (shown.user_name.clone(), shown.password.clone());
-    Credentials { client_id: container_id.to_owned(), user_name, password, certificate_name, listener }
-}
-
-/// What a client shows.
-pub(crate) fn credentials(
-    connect: &Connect<'_>,
-    certificate_name: Option<String>,
-    listener: &'static str,
-) -> Credentials {
-    Credentials {
-        client_id: connect.client_id.to_owned(),
-        user_name: connect.user_name.map(str::to_owned),
-        password: connect.password.map(<[u8]>::to_vec),
-        certificate_name,
-        listener,
     }
 }

@@ -1,21 +1,19 @@
 //! `tidegate kp`: a client of the smart space as a line protocol.
 
+mod print;
+mod triples;
+
 use std::fmt;
-use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::{Map, Value, json};
-use tidegate_client::{
-    ChangeSource, ConfigError, Error, PacerConfig, Parameter, PersistentQuery, ResultChange, Row, Space, SpaceConfig,
-    Term, Triple, TripleNode, WatchStats,
-};
+use tidegate_client::{ConfigError, Error, PacerConfig, Parameter, PersistentQuery, ResultChange, Space, SpaceConfig};
 
-use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
-use tidegate_program::{Usage, certificate_hint, harmless};
+use crate::arguments::{FollowArgs, KpArgs, KpCommand};
+use print::{columns, print_change, print_pacer, print_row};
+use tidegate_program::{Usage, certificate_hint};
+use triples::batches;
 
-/// Triples of standard input that are sent as one change.
-const BATCH: usize = 1000;
 /// How often the pacer is shown.
 const GLANCE: Duration = Duration::from_secs(1);
 
@@ -163,80 +161,6 @@ fn first_word(sparql: &str) -> String {
     String::new()
 }
 
-/// Triples in portions: the one of the command line, or the lines of standard input.
-fn batches(args: &TripleArgs, is_pattern: bool) -> Result<Box<dyn Iterator<Item = Result<Vec<Triple<'static>>>>>> {
-    match args.terms.as_slice() {
-        [] => {
-            let mut lines = std::io::stdin().lines();
-            Ok(Box::new(std::iter::from_fn(move || {
-                let portion = lines.by_ref().take(BATCH).map(|line| {
-                    let line = line.context("standard input")?;
-                    let mut terms = line.trim().splitn(3, char::is_whitespace);
-                    match (terms.next(), terms.next(), terms.next()) {
-                        (Some(subject), Some(predicate), Some(object)) => {
-                            Ok(triple(subject, predicate, object.trim(), is_pattern))
-                        }
-                        _ => Err(anyhow::anyhow!("{line:?} is no triple").context(Usage)),
-                    }
-                });
-                let portion: Result<Vec<_>> = portion.collect();
-                match portion {
-                    Ok(triples) if triples.is_empty() => None,
-                    portion => Some(portion),
-                }
-            })))
-        }
-        [subject, predicate, object] => {
-            check_terms(subject, predicate, object, is_pattern)?;
-            let one = triple(subject, predicate, object, is_pattern);
-            Ok(Box::new(std::iter::once(Ok(vec![one]))))
-        }
-        _ => Err(anyhow::anyhow!("a triple has three terms").context(Usage)),
-    }
-}
-
-/// Subject and predicate are IRIs: without a colon somebody meant something else, and hears what to type.
-fn check_terms(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Result<()> {
-    let is_term = |text: &str| text.contains(':') || (is_pattern && text == "*");
-    if let Some((_, rest)) = object.strip_prefix('"').and_then(|rest| rest.rsplit_once('"'))
-        && !rest.is_empty()
-    {
-        let problem = format!(
-            "{object:?} has a type or a language, and literals of triples are plain; try:  tidegate kp update 'INSERT DATA \
-             {{ <{subject}> <{predicate}> {object} }}'"
-        );
-        return Err(anyhow::anyhow!(problem).context(Usage));
-    }
-    let mended = |text: &str| if is_term(text) { text.to_owned() } else { format!("urn:{text}") };
-    let Some(wrong) = [subject, predicate].into_iter().find(|text| !is_term(text)) else { return Ok(()) };
-    let verb = if is_pattern { "remove" } else { "insert" };
-    let words = [&mended(subject), &mended(predicate), object].map(|word| {
-        let is_plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "/._-+:=@%".contains(c));
-        if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    });
-    let problem = format!(
-        "{wrong:?} is no subject or predicate: those are IRIs, which have a colon (urn:lamp, http://example.org/lamp); an \
-         object is a literal, or an IRI in <>; try:  tidegate kp {verb} {}",
-        words.join(" ")
-    );
-    Err(anyhow::anyhow!(problem).context(Usage))
-}
-
-fn triple(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Triple<'static> {
-    let uri = |text: &str| {
-        if is_pattern && text == "*" {
-            return TripleNode::Any;
-        }
-        TripleNode::Uri(text.trim_start_matches('<').trim_end_matches('>').to_owned().into())
-    };
-    let object = match object.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
-        Some(_) => uri(object),
-        None if is_pattern && object == "*" => TripleNode::Any,
-        None => TripleNode::Literal(object.trim_matches('"').to_owned().into()),
-    };
-    Triple { subject: uri(subject), predicate: uri(predicate), object }
-}
-
 async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool) -> Result<()> {
     let pacer = check_pacer(how)?;
     for (parameter, why) in unread(how, &pacer) {
@@ -320,58 +244,6 @@ async fn next(query: &mut PersistentQuery, with_pacer: bool) -> KpEvent {
     tokio::time::timeout(GLANCE, change).await.unwrap_or(KpEvent::Glance)
 }
 
-fn print_change(change: &ResultChange, order: &[String], is_json: bool) -> Result<()> {
-    // Written as a whole, so that a line is never half of one.
-    let mut out = std::io::stdout().lock();
-    let source = match change.source {
-        ChangeSource::Baseline => "baseline",
-        ChangeSource::Notification => "notification",
-        ChangeSource::Check => "check",
-    };
-    if is_json {
-        let rows = |rows: &[Row]| rows.iter().map(binding).collect::<Vec<Value>>();
-        let told = json!({"added": rows(&change.added), "removed": rows(&change.removed), "lost": change.lost,
-                          "source": source});
-        writeln!(out, "{told}")?;
-    } else {
-        if change.lost > 0 {
-            writeln!(out, "! {} lost, found by {source}", change.lost)?;
-        }
-        for (sign, rows) in [("- ", &change.removed), ("+ ", &change.added)] {
-            for row in rows {
-                print_row(&mut out, sign, row, order, false)?;
-            }
-        }
-    }
-    Ok(out.flush()?)
-}
-
-fn print_row(out: &mut impl Write, sign: &str, row: &Row, order: &[String], is_json: bool) -> Result<()> {
-    if is_json {
-        writeln!(out, "{}", binding(row))?;
-    } else {
-        let place = |name: &str| order.iter().position(|other| other == name).unwrap_or(usize::MAX);
-        let mut bindings: Vec<(&str, &Term)> = row.iter().collect();
-        bindings.sort_by_key(|(name, _)| place(name));
-        // One binding at a time is how a row is written, whatever its order.
-        let parts = bindings.into_iter().map(|(name, term)| Row::new([(name.into(), term.clone())]).to_string());
-        writeln!(out, "{sign}{}", harmless(&parts.collect::<Vec<_>>().join(", ")))?;
-    }
-    Ok(())
-}
-
-/// The variables of a query in the order in which it names them: so a row is read as the query is.
-fn columns(sparql: &str) -> Vec<String> {
-    let mut columns: Vec<String> = Vec::new();
-    for part in sparql.split(['?', '$']).skip(1) {
-        let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        if !name.is_empty() && !columns.contains(&name) {
-            columns.push(name);
-        }
-    }
-    columns
-}
-
 /// The address with the password of the environment, if it names a user and no password.
 fn with_password(url: &str, password: Option<&str>) -> String {
     let (Some((scheme, rest)), Some(password)) = (url.split_once("://"), password) else { return url.to_owned() };
@@ -383,64 +255,6 @@ fn with_password(url: &str, password: Option<&str>) -> String {
         }
         _ => url.to_owned(),
     }
-}
-
-/// A row as SPARQL's JSON has it.
-fn binding(row: &Row) -> Value {
-    let value = |term: &Term| match term {
-        Term::Uri(text) => json!({"type": "uri", "value": text}),
-        Term::Blank(text) => json!({"type": "bnode", "value": text}),
-        Term::Literal { text, datatype, language } => {
-            let mut value = json!({"type": "literal", "value": text});
-            if let Some(language) = language {
-                value["xml:lang"] = language.as_str().into();
-            } else if let Some(datatype) = datatype {
-                value["datatype"] = datatype.as_str().into();
-            }
-            value
-        }
-    };
-    row.iter().map(|(name, term)| (name.to_owned(), value(term))).collect::<Map<_, _>>().into()
-}
-
-fn print_pacer(stats: &WatchStats, is_polling: bool, is_json: bool) -> Result<()> {
-    let (pacer, counts) = (&stats.pacer, &stats.counts);
-    let lost = counts.gaps + counts.losses + counts.away;
-    // Before the first one the estimate is only what is assumed.
-    let losses = if lost == 0 { "none".to_owned() } else { format!("{:.4}/s", pacer.loss_rate) };
-    let mut out = std::io::stdout().lock();
-    if is_json {
-        let told = json!({"pacer": {
-            "level": pacer.level.name(), "ast_ms": pacer.ast.as_millis(), "rbt_ms": pacer.rbt.as_millis(),
-            "stretch": pacer.stretch, "congested": pacer.congested, "loss_rate": pacer.loss_rate, "burst": pacer.burst,
-            "live": stats.is_live, "rows": stats.rows, "notifications": counts.notifications, "checks": counts.checks,
-            "answered": counts.answered, "denied": counts.denied, "failed": counts.failed, "gaps": counts.gaps,
-            "losses": counts.losses, "away": counts.away, "delegations": counts.delegations,
-            "delegated_ms": stats.delegated.map(|every| every.as_millis())}});
-        writeln!(out, "{told}")?;
-    } else {
-        writeln!(
-            out,
-            "# {} {}  AST {:.2} s  RBT {:.2} s  stretch {:.2}{}  losses {losses}  checks {} ({} denied, {} failed)  \
-             notified {}  lost {lost}",
-            pacer.level,
-            match stats.delegated {
-                Some(every) => format!("delegated, every {:.1} s", every.as_secs_f64()),
-                None if stats.is_live => "live".to_owned(),
-                None if is_polling => "polling".to_owned(),
-                None => "away".to_owned(),
-            },
-            pacer.ast.as_secs_f64(),
-            pacer.rbt.as_secs_f64(),
-            pacer.stretch,
-            if pacer.congested { " congested" } else { "" },
-            counts.checks,
-            counts.denied,
-            counts.failed,
-            counts.notifications,
-        )?;
-    }
-    Ok(out.flush()?)
 }
 
 #[cfg(test)]
@@ -463,16 +277,6 @@ mod tests {
             assert!(is_query(question), "{question}");
         }
         assert!(!is_query("INSERT DATA { <a> <b> 1 }") && !is_query(""));
-    }
-
-    #[test]
-    fn columns_come_as_the_query_names_them() {
-        assert_eq!(columns("SELECT * { ?s ?p ?o }"), ["s", "p", "o"]);
-        assert_eq!(columns("SELECT ?z (COUNT(?a) AS ?n) { ?a <urn:p> $z }"), ["z", "a", "n"]);
-        let row = Row::new(["o", "p", "s"].map(|name| (name.into(), Term::Uri(format!("urn:{name}")))));
-        let mut out = Vec::new();
-        print_row(&mut out, "", &row, &columns("SELECT * { ?s ?p ?o }"), false).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "?s = <urn:s>, ?p = <urn:p>, ?o = <urn:o>\n");
     }
 
     #[test]
@@ -507,27 +311,5 @@ mod tests {
         assert_eq!(unused(&["--space", "SSAPS://ann@h:1/x", "--class", "high"]), 2);
         assert_eq!(unused(&["--space", "ssap://h:1/@"]), 0);
         assert_eq!(unused(&["--space", "http://ann:right@h:1", "--class", "high"]), 0);
-    }
-
-    #[test]
-    fn terms_are_read_as_they_are_written() {
-        let one = triple("urn:a", "<urn:p>", "21.5", false);
-        assert_eq!((one.subject, one.predicate), (TripleNode::Uri("urn:a".into()), TripleNode::Uri("urn:p".into())));
-        assert_eq!(one.object, TripleNode::Literal("21.5".into()));
-        assert_eq!(triple("a", "b", "<urn:o>", false).object, TripleNode::Uri("urn:o".into()));
-        assert!(triple("*", "b", "*", true).is_pattern());
-        assert!(!triple("*", "b", "*", false).is_pattern());
-        let wrong = check_terms("lamp", "urn:state", "on now", false).unwrap_err();
-        assert!(wrong.is::<Usage>(), "{wrong:#}");
-        let words = format!("{wrong:#}");
-        assert!(words.ends_with("try:  tidegate kp insert urn:lamp urn:state 'on now'"), "{words}");
-        assert!(check_terms("*", "urn:p", "*", true).is_ok() && check_terms("*", "urn:p", "*", false).is_err());
-        for typed in ["\"21.5\"^^xsd:decimal", "\"chaud\"@fr"] {
-            let words = format!("{:#}", check_terms("urn:a", "urn:p", typed, false).unwrap_err());
-            assert!(words.contains(&format!("kp update 'INSERT DATA {{ <urn:a> <urn:p> {typed} }}'")), "{words}");
-        }
-        assert!(check_terms("urn:a", "urn:p", "\"plain\"", false).is_ok());
-        let two = TripleArgs { terms: vec!["a".into(), "b".into()] };
-        assert!(batches(&two, false).err().is_some_and(|error| error.is::<Usage>()));
     }
 }

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use tidegate_control::address::place_of;
+
 use crate::limits::{ADDRESS_HANDSHAKES_MAX, ADDRESS_SESSIONS_MAX, HANDSHAKES_MAX, SESSIONS_MAX};
 
 #[derive(Debug, Default)]
@@ -21,13 +23,13 @@ struct Count {
 impl Crowd {
     /// One more that begins. False if there is no room.
     pub(crate) fn enter(&mut self, address: IpAddr) -> bool {
-        let here = self.places.get(&place(address)).copied().unwrap_or_default();
+        let here = self.places.get(&place_of(address)).copied().unwrap_or_default();
         let has_room = (self.all.sessions as usize) < SESSIONS_MAX
             && (self.all.handshakes as usize) < HANDSHAKES_MAX
             && here.sessions < ADDRESS_SESSIONS_MAX
             && here.handshakes < ADDRESS_HANDSHAKES_MAX;
         if has_room {
-            for count in [&mut self.all, self.places.entry(place(address)).or_default()] {
+            for count in [&mut self.all, self.places.entry(place_of(address)).or_default()] {
                 count.sessions += 1;
                 count.handshakes += 1;
             }
@@ -37,7 +39,7 @@ impl Crowd {
 
     /// A handshake is over.
     pub(crate) fn settle(&mut self, address: IpAddr) {
-        for count in [Some(&mut self.all), self.places.get_mut(&place(address))].into_iter().flatten() {
+        for count in [Some(&mut self.all), self.places.get_mut(&place_of(address))].into_iter().flatten() {
             count.handshakes = count.handshakes.saturating_sub(1);
         }
     }
@@ -48,7 +50,7 @@ impl Crowd {
             self.settle(address);
         }
         self.all.sessions = self.all.sessions.saturating_sub(1);
-        let address = place(address);
+        let address = place_of(address);
         let Some(count) = self.places.get_mut(&address) else { return };
         count.sessions = count.sessions.saturating_sub(1);
         if count.sessions == 0 {
@@ -58,17 +60,6 @@ impl Crowd {
 
     pub(crate) fn handshakes(&self) -> u64 {
         self.all.handshakes.into()
-    }
-}
-
-fn place(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(six) => {
-            let mut octets = six.octets();
-            octets[8..].fill(0);
-            octets.into()
-        }
-        four @ IpAddr::V4(_) => four,
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use tidegate_broker::ExtraMetric;
 use tidegate_space::{
-    AccessPolicy, BoundSockets, MemoryBudget, Service, ServiceOptions, SpaceAddresses, SpaceListeners, SpaceOpening,
-    StoreConfig,
+    AccessPolicy, BoundSockets, MemoryBudget, PressureSource, Service, ServiceOptions, SpaceAddresses, SpaceListeners,
+    SpaceOpening, SpacePressure, StoreConfig,
 };
 use tracing::{info, warn};
 
@@ -83,6 +83,27 @@ impl MemoryBudget for BrokerMemory {
     }
 }
 
+/// The level of the broker, and the processors that its threads leave.
+#[derive(Debug)]
+struct BrokerPressure {
+    broker: tidegate_broker::Handle,
+    spare_processors: usize,
+}
+
+impl BrokerPressure {
+    fn new(broker: tidegate_broker::Handle) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { spare_processors: processors.saturating_sub(broker.shards()), broker }
+    }
+}
+
+impl PressureSource for BrokerPressure {
+    fn pressure(&self) -> SpacePressure {
+        let report = self.broker.pressure();
+        SpacePressure { level: report.level, cause: report.cause, spare_processors: self.spare_processors }
+    }
+}
+
 /// The numbers of the space and its maps, as `$SYS` and metrics have them.
 fn extra_metrics(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) -> Vec<ExtraMetric> {
     let one = |family, help, is_counter, value| ExtraMetric { family, help, is_counter, labels: Vec::new(), value };
@@ -90,6 +111,12 @@ fn extra_metrics(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) 
     let mut all = vec![
         one("space_version", "Version of the smart space; it grows with each change.", true, space.version()),
         one("space_running", "Evaluations under way.", false, running as u64),
+        one(
+            "space_yielding",
+            "Whether what takes long in the smart space is held back for the broker (1) or not (0).",
+            false,
+            u64::from(space.is_yielding()),
+        ),
         one("space_answer_bytes", "Bytes of answers that are made, sent or remembered.", false, bytes as u64),
     ];
     let ((restarts, runaways), (text_bytes, texts_refused)) = (space.restarts(), space.texts());
@@ -161,6 +188,7 @@ fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service
         long_answers: plan::long_answers(&loaded.options),
         services: loaded.options.space.services.0.clone(),
         budget,
+        pressure: Some(Arc::new(BrokerPressure::new(running.handle.clone()))),
         ..ServiceOptions::default()
     };
     if !store.keep {

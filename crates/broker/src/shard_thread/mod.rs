@@ -13,6 +13,7 @@ mod guard;
 mod guard_arrival;
 mod lateness;
 mod outlaw;
+mod report;
 mod requests;
 mod secure_datagrams;
 mod serve;
@@ -31,7 +32,6 @@ use mio::{Events, Poll};
 use tidegate_control::Timestamp;
 use tidegate_control::order::ReadOrder;
 use tidegate_core::access::Identity;
-use tidegate_core::event::Event;
 use tidegate_core::{Batch, BatchLane, ConnId, Shard};
 use tidegate_wire_mqtt::{Limits, ReasonCode};
 use tracing::error;
@@ -57,15 +57,14 @@ use crate::event_log::EventLog;
 use crate::first_packet::connect_limits;
 use crate::handshakes::{HandshakeKey, HandshakeTable};
 use crate::limits::{
-    ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, HANDSHAKE_BYTES, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX,
-    SCRATCH_BYTES, STATS_INTERVAL,
+    ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
 };
 use crate::login_ends::LoginEnds;
 use crate::operator::OperatorSetting;
 use crate::pressure::Meter;
 use crate::shared_state::SharedState;
 use crate::store_link::ShardWriter;
-use crate::system::{News, System};
+use crate::system::System;
 use crate::tap::Tap;
 use crate::thread_message::{Rules, ThreadMessage};
 
@@ -332,31 +331,6 @@ impl ShardThread {
         }
     }
 
-    /// What this turn was like; now and then, what that comes to.
-    fn measure(&mut self) {
-        let end = self.shared.clock.now();
-        self.took = self.shared.clock.took(self.now, end);
-        self.shard.handle_turned(self.took);
-        self.meter.on_turn(self.took);
-        let pressure = &self.shared.pressure;
-        let sessions = self.coaps.as_ref().map_or(0, |door| door.bytes());
-        let handshakes = self.handshakes.len() * HANDSHAKE_BYTES + sessions;
-        let behind = if self.shared.guard.is_some() { self.upstreams.bytes() } else { 0 };
-        let outside = behind + self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + handshakes;
-        let used = self.shard.memory_used() as u64;
-        let max = pressure.budget.grant(self.index, used);
-        self.shard.set_memory(usize::try_from(max).unwrap_or(usize::MAX), outside);
-        let store = self.shard_writer.as_ref().map_or(Duration::ZERO, ShardWriter::lag);
-        let Some(gauge) = self.meter.sample(pressure.budget.used(), pressure.budget.max(), store, end) else { return };
-        pressure.show(self.index, &gauge);
-        let (before, level) = (self.shard.level(), pressure.level());
-        self.shard.set_level(level);
-        if before != level && self.index == 0 {
-            pressure.count_transition(level);
-            self.event_log.pressure_changed(&pressure.report(end), end);
-        }
-    }
-
     /// What other shards have for ours.
     #[inline]
     fn take_batches(&mut self) {
@@ -474,48 +448,5 @@ impl ShardThread {
         let is_empty =
             self.connections.is_empty() && self.handshakes.is_empty() && self.upstreams.is_empty() && is_idle;
         self.draining.is_some_and(|until| is_empty || until <= self.now)
-    }
-
-    fn system_due(&self) -> Option<Timestamp> {
-        let never = self.rules.sys_interval.is_zero() || self.draining.is_some();
-        self.system.as_ref().filter(|_| !never).map(System::due)
-    }
-
-    fn publish_system(&mut self) {
-        if self.system_due().is_some_and(|due| due <= self.now)
-            && let Some(system) = &mut self.system
-        {
-            let (stats, shard, now) = (self.shared.stats(), &mut self.shard, self.now);
-            let report = self.shared.pressure.report(now);
-            let (store, extra) =
-                (self.shared.store.as_ref().and_then(|store| store.report()), self.shared.extra_metrics.all());
-            let alarms = &self.shared.watch.alarms_text();
-            let news = News { stats: &stats, report: &report, store: store.as_ref(), extra: &extra, alarms };
-            system.publish(&news, self.rules.sys_interval, now, |topic, value| {
-                shard.handle_system(topic, value.as_bytes(), now);
-            });
-        }
-    }
-
-    /// Events to the log, and counters to whoever wants to see them.
-    fn tell(&mut self, events: &Events) {
-        let mut something_happened = !events.is_empty();
-        while let Some(event) = self.shard.poll_event() {
-            self.event_log.tell(&event, self.now);
-            self.departed.note(&event);
-            if let Event::Outlawed { client_id, identity, time } = &event {
-                self.ban(client_id, identity, *time);
-            }
-            something_happened = true;
-        }
-        // Not in every turn: showing them would be the reason for the next.
-        if something_happened && self.stats_due.is_none() {
-            self.stats_due = Some((self.stats_shown_at + STATS_INTERVAL).max(self.now));
-        }
-        if self.stats_due.is_some_and(|due| due <= self.now) {
-            self.shared.show(self.index, &self.shard);
-            self.stats_shown_at = self.now;
-            self.stats_due = None;
-        }
     }
 }

@@ -115,6 +115,9 @@ pub struct AstConfig {
     pub thinning: bool,
     /// Practical rule: do not shorten while congested. Switch off only to measure what it is worth.
     pub gate: bool,
+    /// Practical back-off: what is stretched is the mean of the timeout, not the timeout. Switch off only to measure what it is
+    /// worth.
+    pub smoothing: bool,
 }
 
 impl Default for AstConfig {
@@ -129,6 +132,7 @@ impl Default for AstConfig {
             growth: Growth::default(),
             thinning: true,
             gate: true,
+            smoothing: true,
         }
     }
 }
@@ -162,12 +166,14 @@ impl AstConfig {
             growth: self.growth,
             thinning: self.thinning,
             gate: self.gate,
+            smoothing: self.smoothing,
             prior_exposure: PRIOR_INTERVALS * interval,
         })
     }
 }
 
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each switches one part of the rule")]
 pub(super) struct AstPlan {
     rule: AstRule,
     alpha: f64,
@@ -183,6 +189,7 @@ pub(super) struct AstPlan {
     growth: Growth,
     thinning: bool,
     gate: bool,
+    pub(super) smoothing: bool,
     pub(super) prior_exposure: f64,
 }
 

@@ -42,7 +42,7 @@ use crate::draw;
 use crate::hints::Hints;
 use crate::measure::LossEstimator;
 use crate::time::{Timestamp, duration, seconds};
-use ast::{Ast, CheckResult};
+use ast::{Ast, AstPlan, CheckResult};
 use config::Arc;
 use detect::{AttemptTerms, Detector};
 use initial::{Past, Situation};
@@ -365,7 +365,7 @@ impl PacerState {
 
     /// The mean interval of the level, seconds: t0, AST, or AST + RBT.
     fn interval(&self, plan: &PacerPlan) -> f64 {
-        self.interval_of(plan, self.stretched())
+        self.interval_of(plan, self.stretched(&plan.ast))
     }
 
     /// The same, if this is stretched.
@@ -380,8 +380,8 @@ impl PacerState {
 
     /// What is stretched: AST; while everybody has to wait longer its mean, because an interval that fluctuates leaves a copy
     /// stale for longer than one that does not (E[t²]/E[t]² = 1 + cv²).
-    fn stretched(&self) -> f64 {
-        if self.back_off.stretch() > 1.0 { f64::from(self.want) } else { self.ast.value() }
+    fn stretched(&self, plan: &AstPlan) -> f64 {
+        if plan.smoothing && self.back_off.stretch() > 1.0 { f64::from(self.want) } else { self.ast.value() }
     }
 
     fn on_push_hint<R: Rng + ?Sized>(

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::{ConfigEntry, Sources, load as load_config};
+use crate::plan::space as space_doors;
 use tidegate_broker::authenticate::{Credentials, LoginRefusal};
 use tidegate_core::access::{Action, Identity};
 

@@ -138,6 +138,7 @@ impl Polling {
         pacer.ast.alpha = clients.alpha;
         pacer.ast.gate = clients.gate;
         pacer.ast.thinning = clients.thinning;
+        pacer.ast.smoothing = clients.smoothing;
         pacer.back_off.beta = clients.beta;
         pacer.back_off.recovery = clients.recovery;
         if !is_paper {

@@ -57,6 +57,8 @@ pub struct Clients {
     pub gate: bool,
     /// Exposure normalisation of the practical AST.
     pub thinning: bool,
+    /// While everybody has to wait longer, the mean of the practical AST is stretched.
+    pub smoothing: bool,
     /// Whether hints are obeyed; none leaves it to the preset (the papers' do not).
     pub hints: Option<bool>,
     /// All ask at time zero, and somebody waits for the answer.
@@ -363,6 +365,7 @@ impl Default for Polling {
                 initial: None,
                 gate: true,
                 thinning: true,
+                smoothing: true,
                 hints: None,
                 together: false,
                 once: false,

@@ -72,6 +72,7 @@ keys! {
         },
         "clients.initial" => world.clients.initial = Some(value.one_of(&names(InitialRule::ALL, |rule| rule.name()))?),
         "clients.gate" => world.clients.gate = value.flag()?,
+        "clients.smoothing" => world.clients.smoothing = value.flag()?,
         "clients.thinning" => world.clients.thinning = value.flag()?,
         "clients.hints" => world.clients.hints = Some(value.flag()?),
         "clients.together" => world.clients.together = value.flag()?,

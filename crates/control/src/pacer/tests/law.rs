@@ -102,6 +102,34 @@ fn stretch_returns_home() {
     assert_eq!(pacer.snapshot().stretch, 1.0);
 }
 
+/// While σ > 1 the mean of AST is stretched, not the saw-tooth: a copy that was spoilt is stale for half of E[t²]/E[t] in the
+/// mean, so intervals that are as long on average and fluctuate less are worth more.
+#[test]
+fn while_everybody_waits_longer_the_mean_of_ast_is_stretched() {
+    let spread = |smoothing, stretch: f64| {
+        let plan = plan(Preset::Active, |config| (config.ast.smoothing, config.jitter) = (smoothing, 0.0));
+        let (mut pacer, mut rng, mut now) = (Pacer::new(&plan), rng(5), Timestamp::ZERO);
+        let (loss_rate, mut sum, mut squares) = (0.02, 0.0, 0.0);
+        let mut next_loss = draw::exponential(&mut rng, 1.0 / loss_rate);
+        for _ in 0..20_000 {
+            let mut losses = 0;
+            while next_loss <= now.as_secs_f64() {
+                losses += 1;
+                next_loss += draw::exponential(&mut rng, 1.0 / loss_rate);
+            }
+            let hints = Hints { stretch: Some(stretch), queued: Some(Duration::ZERO), ..Hints::default() };
+            let delay = pacer.on_outcome(now, &answered(0, losses, hints), &mut rng).unwrap();
+            now = now + delay;
+            sum += delay.as_secs_f64();
+            squares += delay.as_secs_f64() * delay.as_secs_f64();
+        }
+        squares * 20_000.0 / (sum * sum)
+    };
+    let (saw_tooth, smooth) = (spread(false, 1.5), spread(true, 1.5));
+    assert!(smooth - 1.0 < (saw_tooth - 1.0) / 2.0, "{smooth} and {saw_tooth}");
+    assert_eq!(spread(true, 1.0).to_bits(), spread(false, 1.0).to_bits(), "nothing changes while nobody is slowed");
+}
+
 /// Invariant 8: equal outcomes, different clients, different delays.
 #[test]
 fn clients_do_not_march_in_step() {
