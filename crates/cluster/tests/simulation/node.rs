@@ -258,7 +258,7 @@ impl Node {
     }
 
     pub(crate) fn records(&self) -> BTreeSet<u64> {
-        let files = self.folder.iter().filter(|(name, _)| !name.ends_with(".tmp"));
+        let files = self.folder.iter().filter(|(name, _)| name.strip_suffix(".tmp").is_none());
         let words = files.flat_map(|(_, file)| file.bytes.chunks_exact(8));
         words.map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }

@@ -30,14 +30,17 @@ pub(crate) enum Reply {
 /// How many messages a reader gets at once.
 const READ_MAX: usize = 200;
 
+/// Messages by their sequence.
+type Messages = BTreeMap<u64, (Subject, Bytes)>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Twin {
-    stream: BTreeMap<u64, (Subject, Bytes)>,
+    stream: Messages,
     last: u64,
     leases: BTreeMap<NodeName, (u64, Lease)>,
     revision: u64,
     /// What was thrown away, and behind which message: who forgets that one has not thrown away either.
-    purged: Vec<(u64, BTreeMap<u64, (Subject, Bytes)>)>,
+    purged: Vec<(u64, Messages)>,
     /// Whatever was ever taken, by epoch and number: for the checkers.
     pub(crate) taken: BTreeSet<(u64, u64)>,
     /// Who has opened an epoch.
@@ -80,8 +83,9 @@ impl Twin {
             }
             Request::Purge { subject, below, attempt } => {
                 let is_gone = |at: u64, of: Subject| of == subject && below.is_none_or(|below| at < below);
-                let gone = self.stream.clone().into_iter().filter(|(at, (of, _))| is_gone(*at, *of)).collect();
-                self.stream.retain(|at, (of, _)| !is_gone(*at, *of));
+                let keys = self.stream.iter().filter(|(at, (of, _))| is_gone(**at, *of)).map(|(at, _)| *at);
+                let keys: Vec<u64> = keys.collect();
+                let gone = keys.iter().filter_map(|at| self.stream.remove_entry(at)).collect();
                 self.purged.push((self.last, gone));
                 Some(Reply::Purged { attempt })
             }

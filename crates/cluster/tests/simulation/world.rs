@@ -73,6 +73,8 @@ pub(crate) struct World {
     next_record: u64,
     acknowledged: BTreeSet<u64>,
     last_owner: usize,
+    /// All have lost power, and the last owner does not serve yet: the others are not started before.
+    waits_for_owner: bool,
     outcome: Outcome,
 }
 
@@ -96,6 +98,7 @@ impl World {
             next_record: 1,
             acknowledged: BTreeSet::new(),
             last_owner: 0,
+            waits_for_owner: false,
             outcome: Outcome::default(),
         };
         for node in 0..3 {
@@ -180,6 +183,9 @@ impl World {
             }
             Event::Client => self.on_client(),
             Event::Harm => self.on_harm(),
+            Event::Start { node } if self.waits_for_owner && node != self.last_owner => {
+                self.at(Duration::from_secs(1), Event::Start { node });
+            }
             Event::Start { node } => self.start(node),
             _ => {}
         }
@@ -258,10 +264,11 @@ impl World {
             if self.is_up[node] {
                 self.kill(node);
             }
-            let after = if node == self.last_owner { self.millis(0, 1000) } else { self.millis(30000, 35000) };
+            let after = if node == self.last_owner { self.millis(0, 1000) } else { self.millis(3000, 9000) };
             self.cut_until[node] = self.now;
             self.at(after, Event::Start { node });
         }
+        self.waits_for_owner = true;
         self.stalled_until = self.now;
         let lost = self.below(20);
         self.twin.lose_tail(lost);
@@ -289,6 +296,7 @@ impl World {
             self.check_kept(&records);
             self.outcome.adopted += u64::from(node != self.last_owner);
             self.last_owner = node;
+            self.waits_for_owner = false;
         }
         for request in step.requests {
             self.at(SILENCE, Event::Silent { node, process, request: request.clone() });
