@@ -30,6 +30,7 @@ const PURE: &[(&str, &[&str])] = &[
         ],
     ),
     ("map", &["foldhash", "hashbrown", "oxrdf", "oxsdatatypes", "serde_json", "tidegate-graph", "tidegate-wire-mqtt"]),
+    ("cluster", &["bytes", "crc32c"]),
     ("bridge", &["tidegate-client", "tidegate-control", "tidegate-wire-mqtt"]),
     ("sink", &["serde_json", "tidegate-client", "tidegate-control", "tidegate-wire-mqtt"]),
     ("core", &["foldhash", "hashbrown", "libm", "siphasher", "tidegate-control", "tidegate-wire-mqtt"]),

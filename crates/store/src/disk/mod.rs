@@ -4,12 +4,14 @@
 //! field, on a disk that fails by seed ([`sim`]), and only these few calls exist twice.
 
 mod fs;
+mod mirrored;
 pub mod sim;
 
 use std::io;
 use std::time::Duration;
 
 pub use fs::{FsDisk, FsFiles, create_private_dir, narrow_dir};
+pub use mirrored::{Mirror, MirrorChange, MirroredDisk};
 
 /// The file system that a directory is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,173 @@
+//! A node that carries a lineage: a thread that sends what the store writes, says every two seconds that the node is there, and looks
+//! whether it is still the owner.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use tidegate_cluster::limits::{PIECE_BYTES_MAX, RENEW_INTERVAL};
+use tidegate_cluster::{Copied, Ending, Lease, NodeName, ReplicatedFiles, StreamWriter};
+use tidegate_store::FileId;
+use tidegate_store::disk::{Mirror, MirrorChange};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+
+use crate::engine::{ClusterError, Engine};
+use crate::folder::Lack;
+use crate::follower::at;
+use crate::mirror::NatsMirror;
+use crate::standby::Membership;
+
+/// The lineage of this node, for as long as nobody else carries it on.
+#[derive(Debug)]
+pub struct Carrier {
+    mirror: Arc<NatsMirror>,
+    epoch: u64,
+    farewell: Arc<Farewell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How it ends.
+#[derive(Debug, Default)]
+struct Farewell {
+    stop: Notify,
+    /// Others are told that nobody has to wait.
+    is_said: AtomicBool,
+}
+
+impl Carrier {
+    /// Gives the stream what it lacks; the store may be opened when this returns.
+    pub(crate) fn start(
+        runtime: Runtime,
+        engine: Engine,
+        membership: &Membership,
+        (epoch, opened_at): (u64, u64),
+        copied: &Copied,
+        lacks: Vec<Lack>,
+        on_end: impl FnOnce(Ending) + Send + 'static,
+    ) -> Result<Self, ClusterError> {
+        let mut files = ReplicatedFiles::new(StreamWriter::new(epoch, opened_at), &copied.files);
+        for key in copied.loose.iter().copied().chain(copied.holey.iter().map(|(key, _)| *key)) {
+            files.writer.drop_file(key);
+        }
+        let mirror = Arc::new(NatsMirror::new(files));
+        let farewell = Arc::new(Farewell::default());
+        let lease =
+            Lease { incarnation: membership.incarnation, epoch, has_left: false, address: membership.address.clone() };
+        let beat = Beat { engine: engine.clone(), node: membership.node.clone(), lease, mirror: Arc::clone(&mirror) };
+        let (pump, goodbye) = (Arc::clone(&mirror), Arc::clone(&farewell));
+        let run = move || {
+            let ending = runtime.block_on(async move {
+                tokio::select! {
+                    ending = pump.pump(engine) => Some(ending),
+                    () = beat.go_on() => None,
+                    () = goodbye.stop.notified() => {
+                        if goodbye.is_said.load(Ordering::Relaxed) {
+                            beat.leave().await;
+                        }
+                        None
+                    }
+                }
+            });
+            if let Some(ending) = ending {
+                on_end(ending);
+            }
+        };
+        let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(run);
+        let thread = thread.map_err(|source| ClusterError::Io { what: "cannot start a thread".to_owned(), source })?;
+        let carrier = Self { mirror, epoch, farewell, thread: Some(thread) };
+        carrier.complete(&membership.store, lacks).map_err(at("bring to the engine what is in", &membership.store))?;
+        Ok(carrier)
+    }
+
+    fn complete(&self, store: &Path, lacks: Vec<Lack>) -> io::Result<()> {
+        let unfinished: Vec<String> = {
+            let files = self.mirror.files();
+            files
+                .names()
+                .filter(|name| FileId::parse(name).is_none() && !store.join(name).exists())
+                .map(str::to_owned)
+                .collect()
+        };
+        for name in unfinished {
+            self.mirror.push(MirrorChange::Remove(&name), true)?;
+        }
+        let mut piece = vec![0; PIECE_BYTES_MAX];
+        for (name, from) in lacks {
+            if from.is_none() {
+                self.mirror.push(MirrorChange::Create(&name), false)?;
+            }
+            let mut file = File::open(store.join(&name))?;
+            // It counts from now on: it has to be on the medium, which nobody knows of an end that a crash has left.
+            file.sync_all()?;
+            file.seek(SeekFrom::Start(from.unwrap_or(0)))?;
+            loop {
+                let len = file.read(&mut piece)?;
+                if len == 0 {
+                    break;
+                }
+                self.mirror.push(MirrorChange::Append(&name, &piece[..len]), false)?;
+            }
+        }
+        let number = self.mirror.table()?;
+        self.mirror.wait(number)
+    }
+
+    /// What the store's disk is mirrored by.
+    pub fn mirror(&self) -> Arc<dyn Mirror> {
+        Arc::clone(&self.mirror) as Arc<dyn Mirror>
+    }
+
+    /// Its epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Why it is over, if it is.
+    pub fn ending(&self) -> Option<Ending> {
+        self.mirror.ending()
+    }
+
+    /// The store is closed: another node may carry the lineage on at once.
+    pub fn leave(self) {
+        self.farewell.is_said.store(true, Ordering::Relaxed);
+        self.abandon();
+    }
+
+    /// Ends as if the process had been killed: others find out.
+    pub fn abandon(mut self) {
+        self.farewell.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says that the node is there, and looks whether it is still the owner.
+struct Beat {
+    engine: Engine,
+    node: NodeName,
+    lease: Lease,
+    mirror: Arc<NatsMirror>,
+}
+
+impl Beat {
+    async fn go_on(&self) {
+        let mut tick = tokio::time::interval(RENEW_INTERVAL);
+        loop {
+            tick.tick().await;
+            self.engine.renew(&self.node, &self.lease).await;
+            // A node that writes hears it from the stream. One that does not has to ask.
+            if let Ok(Some((_, epoch, _))) = self.engine.owner().await {
+                self.mirror.fence(epoch);
+            }
+        }
+    }
+
+    async fn leave(&self) {
+        self.engine.renew(&self.node, &Lease { has_left: true, ..self.lease.clone() }).await;
+    }
+}

@@ -1,0 +1,203 @@
+//! Nodes on the real engine, on loopback. Without `nats-server` in the path (or in `TIDEGATE_NATS_SERVER`) these are skipped aloud.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a step that cannot be done has failed the test")]
+
+mod server;
+mod wire;
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use server::Server;
+use tidegate_cluster::Ending;
+use tidegate_cluster_nats::{Carrier, ClusterError, EngineOptions, EngineUser, Membership, News, stand_by};
+use tidegate_store::disk::{Disk, FsDisk, MirroredDisk};
+use tidegate_store::{Log, LogOptions, RawRecord, RecordBatch};
+use wire::Wire;
+
+/// Never the same twice, as a process' own number has to be.
+fn incarnation() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn member(server: &Server, node: &str, store: &Path) -> Membership {
+    let engine = EngineOptions {
+        servers: server.address(),
+        user: None,
+        ca: None,
+        cluster: "plant".parse().unwrap(),
+        lineage: "main".parse().unwrap(),
+        replicas: 1,
+    };
+    let address = format!("{node}.example:1883");
+    Membership { engine, node: node.parse().unwrap(), incarnation: incarnation(), address, store: store.to_path_buf() }
+}
+
+fn carry(membership: &Membership) -> Carrier {
+    stand_by(membership, &|_| {}, &|| false, |_| {}).unwrap().unwrap()
+}
+
+fn refusal(membership: &Membership) -> String {
+    match stand_by(membership, &|_| {}, &|| false, |_| {}) {
+        Err(ClusterError::Refused(words)) => words,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The log on a node's disk and its mirror, with what was in it.
+fn open(store: &Path, carrier: &Carrier) -> (Log<MirroredDisk<FsDisk>>, Vec<String>) {
+    read(MirroredDisk::new(FsDisk::open(store).unwrap(), carrier.mirror()))
+}
+
+fn read<D: Disk>(disk: D) -> (Log<D>, Vec<String>) {
+    let mut kept = Vec::new();
+    let (log, report) = Log::open(disk, LogOptions::default(), |record, _| {
+        kept.push(String::from_utf8(record.payload.to_vec()).unwrap());
+        Ok(())
+    })
+    .unwrap();
+    assert!(report.is_sound(), "{report}");
+    (log, kept)
+}
+
+fn write<D: Disk>(log: &mut Log<D>, payload: &str) -> Result<(), tidegate_store::StoreError> {
+    let mut batch = RecordBatch::new();
+    batch.push(RawRecord { tag: 1, version: 1, is_skippable: false, payload: payload.as_bytes() })?;
+    log.append(&[batch], &mut Vec::new())?;
+    log.sync()
+}
+
+#[test]
+fn a_dead_nodes_log_is_carried_on_and_the_dead_node_acknowledges_nothing_more() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a/store"), folder.path().join("b/store"));
+    let first = carry(&member(&server, "a", &a));
+    let (mut log, kept) = open(&a, &first);
+    assert!(kept.is_empty());
+    let records: Vec<String> = (0..100).map(|number| format!("record {number}")).collect();
+    for record in &records {
+        write(&mut log, record).unwrap();
+    }
+    // Its thread is gone, and with it its lease; the log is still there, as that of a process that is stopped.
+    first.abandon();
+    let news = Mutex::new(Vec::new());
+    let say = |said| news.lock().unwrap().push(said);
+    let second = stand_by(&member(&server, "b", &b), &say, &|| false, |_| {}).unwrap().unwrap();
+    let stands_by = News::StandsBy { owner: "a".parse().unwrap() };
+    assert_eq!(*news.lock().unwrap(), [stands_by, News::TakesOver { epoch: 2 }]);
+    let (mut other, kept) = open(&b, &second);
+    assert_eq!(kept, records);
+    write(&mut other, "from b").unwrap();
+    drop(log.abandon());
+
+    // The first comes back: it stands by, and has the other's when that one leaves.
+    drop(other.close().unwrap());
+    second.leave();
+    let third = carry(&member(&server, "a", &a));
+    assert_eq!(third.epoch(), 3);
+    let (_, kept) = open(&a, &third);
+    assert_eq!(kept.last().map(String::as_str), Some("from b"));
+    assert!(folder.path().join("a/store.before").exists(), "what was overtaken is set aside");
+    third.leave();
+}
+
+#[test]
+fn a_node_that_was_cut_off_is_fenced_and_its_next_write_says_so() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (folder, wire) = (tempfile::tempdir().unwrap(), Wire::to(server.port()));
+    let (a, b) = (folder.path().join("a/store"), folder.path().join("b/store"));
+    let mut cut_off = member(&server, "a", &a);
+    cut_off.engine.servers = wire.address();
+    let (ended, endings) = std::sync::mpsc::channel();
+    let first = stand_by(&cut_off, &|_| {}, &|| false, move |ending| ended.send(ending).unwrap()).unwrap().unwrap();
+    let (mut log, _) = open(&a, &first);
+    write(&mut log, "one").unwrap();
+    wire.cut();
+    let second = carry(&member(&server, "b", &b));
+    let (mut other, kept) = open(&b, &second);
+    assert_eq!(kept, ["one"]);
+    wire.mend();
+    assert!(write(&mut log, "two").is_err(), "another has it");
+    write(&mut other, "two, of b").unwrap();
+    assert_eq!(endings.recv().unwrap(), Ending::Fenced { by: 2 });
+    assert_eq!(first.ending(), Some(Ending::Fenced { by: 2 }));
+    second.leave();
+}
+
+#[test]
+fn two_processes_of_one_name_are_told() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let first = carry(&member(&server, "a", &folder.path().join("a/store")));
+    let words = refusal(&member(&server, "a", &folder.path().join("b/store")));
+    assert!(words.contains("another node of plant is called a and is alive (a.example:1883)"), "{words}");
+    first.leave();
+}
+
+#[test]
+fn a_node_that_comes_back_brings_what_the_stream_had_not_got() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a/store"), folder.path().join("b/store"));
+    let first = carry(&member(&server, "a", &a));
+    let (mut log, _) = open(&a, &first);
+    write(&mut log, "in both").unwrap();
+    drop(log.abandon());
+    first.leave();
+    // Synced here, and never sent: the plug was pulled in between.
+    let (mut log, _) = read(FsDisk::open(&a).unwrap());
+    write(&mut log, "only here").unwrap();
+    drop(log.abandon());
+    let second = carry(&member(&server, "a", &a));
+    second.leave();
+    let third = carry(&member(&server, "b", &b));
+    let (_, kept) = open(&b, &third);
+    assert_eq!(kept, ["in both", "only here"]);
+    third.leave();
+}
+
+#[test]
+fn a_broker_that_was_alone_becomes_the_first_node() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a/store"), folder.path().join("b/store"));
+    let (mut log, _) = read(FsDisk::open(&a).unwrap());
+    write(&mut log, "from before").unwrap();
+    drop(log.close().unwrap());
+    carry(&member(&server, "a", &a)).leave();
+    // And one with messages of its own is not let in later.
+    let (mut log, _) = read(FsDisk::open(&b).unwrap());
+    write(&mut log, "somebody else's").unwrap();
+    drop(log.close().unwrap());
+    let words = refusal(&member(&server, "b", &b));
+    assert!(words.contains("has messages that are not the cluster's"), "{words}");
+    let c = folder.path().join("c/store");
+    let third = carry(&member(&server, "c", &c));
+    assert_eq!(open(&c, &third).1, ["from before"]);
+    third.leave();
+}
+
+#[test]
+fn what_no_waiting_mends_is_said_in_words() {
+    let Some(server) = Server::start(&["--user", "me", "--pass", "secret"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("a/store");
+    let mut membership = member(&server, "a", &store);
+    let words = refusal(&membership);
+    assert!(words.contains("does not let us in: check cluster.user and cluster.password_file"), "{words}");
+    membership.engine.user = Some(EngineUser { name: "me".into(), password: "secret".into() });
+    membership.engine.replicas = 3;
+    let words = refusal(&membership);
+    assert!(words.contains("cannot keep 3 copies of TG_DISK_plant_main"), "{words}");
+    membership.engine.servers = "nats://127.0.0.1:1".to_owned();
+    let news = Mutex::new(Vec::new());
+    let say = |said| news.lock().unwrap().push(said);
+    let none = stand_by(&membership, &say, &|| !news.lock().unwrap().is_empty(), |_| {}).unwrap();
+    assert!(none.is_none());
+    let said = news.lock().unwrap();
+    let [News::Unreachable(words)] = &said[..] else { panic!("{said:?}") };
+    assert!(words.contains("no engine answers at nats://127.0.0.1:1"), "{words}");
+}
