@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -111,5 +111,17 @@ impl Chance {
     /// A time, and up to half of it more.
     pub fn stretch(&mut self, time: Duration) -> Duration {
         time + time.mul_f32((self.draw() >> 40) as f32 / (1_u32 << 24) as f32 / 2.0)
+    }
+}
+
+/// Whose an address is among those of a limit: of IPv6 the network of 64 bits, because whoever has one address there has them all.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => {
+            let mut octets = six.octets();
+            octets[8..].fill(0);
+            octets.into()
+        }
+        four @ IpAddr::V4(_) => four,
     }
 }

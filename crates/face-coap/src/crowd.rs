@@ -4,6 +4,8 @@
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 
+use tidegate_core::datagrams::network_of;
+
 use crate::limits::ADDRESS_PEERS_MAX;
 
 #[derive(Debug, Default)]
@@ -12,31 +14,20 @@ pub(crate) struct Crowd(BTreeMap<IpAddr, usize>);
 impl Crowd {
     /// Whether there is room for one more.
     pub(crate) fn has_room(&self, address: IpAddr) -> bool {
-        self.0.get(&place(address)).is_none_or(|count| *count < ADDRESS_PEERS_MAX)
+        self.0.get(&network_of(address)).is_none_or(|count| *count < ADDRESS_PEERS_MAX)
     }
 
     pub(crate) fn enter(&mut self, address: IpAddr) {
-        *self.0.entry(place(address)).or_default() += 1;
+        *self.0.entry(network_of(address)).or_default() += 1;
     }
 
     pub(crate) fn leave(&mut self, address: IpAddr) {
-        let address = place(address);
+        let address = network_of(address);
         let Some(count) = self.0.get_mut(&address) else { return };
         *count -= 1;
         if *count == 0 {
             self.0.remove(&address);
         }
-    }
-}
-
-fn place(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(six) => {
-            let mut octets = six.octets();
-            octets[8..].fill(0);
-            octets.into()
-        }
-        four @ IpAddr::V4(_) => four,
     }
 }
 
