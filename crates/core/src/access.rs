@@ -46,8 +46,11 @@ pub const HTTP_IDS: &str = "$http/";
 /// The same of addresses that publish by MQTT-SN without being connected.
 pub const SN_IDS: &str = "$sn/";
 
-/// All such beginnings.
-pub(crate) const GIVEN_IDS: [&str; 3] = [COAP_IDS, HTTP_IDS, SN_IDS];
+/// The same of clients that speak CoAP inside of sessions of DTLS: others than those at the same address that have none.
+pub const COAP_SESSION_IDS: &str = "$coap/dtls/";
+
+/// All such beginnings; one that begins with another stands before it.
+pub(crate) const GIVEN_IDS: [&str; 4] = [COAP_SESSION_IDS, COAP_IDS, HTTP_IDS, SN_IDS];
 
 /// What a client is called over all its connections: one that is called by its address is so without the port, which is another
 /// one each time.
@@ -131,6 +134,11 @@ mod tests {
             assert_eq!(lasting_name(other), other);
         }
         assert_eq!(name_by_address("$http/t0123", [10, 0, 0, 1].into()).as_deref(), Some("$http/10.0.0.1"));
+        assert_eq!(lasting_name("$coap/dtls/10.0.0.1:40000"), "$coap/dtls/10.0.0.1");
+        assert_eq!(lasting_name("$coap/dtls/[2001:db8::1]:5684"), "$coap/dtls/[2001:db8::1]");
+        let inside = name_by_address("$coap/dtls/10.0.0.1:40000", [10, 0, 0, 1].into());
+        assert_eq!(inside.as_deref(), Some("$coap/dtls/10.0.0.1"), "not who has no session there");
+        assert_eq!(name_by_address("$coap/10.0.0.1:9", [10, 0, 0, 1].into()).as_deref(), Some("$coap/10.0.0.1"));
         assert_eq!(name_by_address("lamp", [10, 0, 0, 1].into()), None);
     }
 }

@@ -150,8 +150,8 @@ impl ShardState {
         let is_too_long = hello.client_id.len() > self.settings.client_id_bytes_max && !hello.identity.is_own();
         // Whoever could be a bridge could take what waits for it.
         let is_reserved = own_user(hello.client_id).is_some() != hello.identity.is_own();
-        let given = GIVEN_IDS.into_iter().find(|ids| hello.client_id.starts_with(ids));
-        let is_given = given.is_some_and(|ids| hello.face.given_ids() != Some(ids));
+        let begins_with = |ids: &str| hello.client_id.starts_with(ids);
+        let is_given = GIVEN_IDS.into_iter().any(begins_with) && !hello.face.given_ids().is_some_and(begins_with);
         if hello.client_id.is_empty() || is_too_long || is_reserved || is_given {
             return Err(ReasonCode::ClientIdentifierNotValid);
         }

@@ -205,6 +205,12 @@ impl ShardState {
         }
     }
 
+    /// A message of a connection that is not read now, and that cannot wait: it came, and is refused.
+    pub(crate) fn refuse_unread(&mut self, conn: ConnId, size: usize, now: Timestamp) {
+        self.count_received(conn, size, true, now);
+        self.note_lost_input(conn, Loss::Refused);
+    }
+
     pub(crate) fn say_due(&mut self, conn: ConnId) {
         self.send(conn, &ClientAnswer::Due);
     }

@@ -166,6 +166,12 @@ impl Shard {
         self.state.note_lost_input(conn, loss);
     }
 
+    /// A datagram with a message of so many bytes came while its connection is paused. Unlike bytes of a stream it does not wait
+    /// anywhere until the connection is read again: it is counted as refused, and its sender is to be told.
+    pub fn refuse_unread(&mut self, conn: ConnId, size: usize, now: Timestamp) {
+        self.state.refuse_unread(conn, size, now);
+    }
+
     /// A client says what became of a message that it was sent.
     pub fn confirm(
         &mut self,

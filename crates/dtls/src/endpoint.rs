@@ -1,6 +1,6 @@
 //! All sessions of one shard.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,6 +66,8 @@ pub struct DtlsEndpoint {
     origin: Instant,
     sessions: HashMap<SocketAddr, Box<Session>, FixedState>,
     timers: BTreeSet<(Timestamp, SocketAddr)>,
+    /// Who was in sessions that are over, until that is told.
+    leaving: BTreeMap<SocketAddr, DtlsPeer>,
     crowd: Crowd,
     events: VecDeque<DtlsEvent>,
     buffer: Box<[u8]>,
@@ -87,6 +89,7 @@ impl DtlsEndpoint {
             origin,
             sessions: HashMap::with_hasher(FixedState::with_seed(seed)),
             timers: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             crowd: Crowd::default(),
             events: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
@@ -110,27 +113,37 @@ impl DtlsEndpoint {
         self.sessions.is_empty()
     }
 
-    /// Who is at an address, if there is a session with it.
+    /// Who is at an address, if there is a session with it, or was one of whose end nobody has been told yet: what it said before that
+    /// is to be heard.
     pub fn peer(&self, address: SocketAddr) -> Option<&DtlsPeer> {
-        self.sessions.get(&address)?.peer()
+        match self.sessions.get(&address) {
+            Some(session) => session.peer(),
+            None => self.leaving.get(&address),
+        }
     }
 
-    /// Another plan. Whoever came with a key that is there no more has to go.
+    /// Another plan. Whoever came with a key that is there no more has to go, and whoever is in the middle of a handshake has to begin
+    /// it anew: it may have been given such a key already.
     pub fn set_plan(&mut self, plan: &Arc<DtlsPlan>) {
         if Arc::ptr_eq(plan, &self.plan) {
             return;
         }
         let before = std::mem::replace(&mut self.plan, Arc::clone(plan));
-        let has_lost_key = |session: &Session| match session.peer() {
+        let has_to_go = |session: &Session| match session.peer() {
             Some(DtlsPeer::Key(name)) => !plan.has_same_key(name, &before),
-            _ => false,
+            Some(_) => false,
+            None => true,
         };
-        let gone = self.sessions.iter().filter(|(_, session)| has_lost_key(session)).map(|(address, _)| *address);
+        let gone = self.sessions.iter().filter(|(_, session)| has_to_go(session)).map(|(address, _)| *address);
         let mut gone: Vec<SocketAddr> = gone.collect();
         gone.sort_unstable();
         for address in gone {
-            self.close(address);
-            self.events.push_back(DtlsEvent::Ended(address));
+            if self.peer(address).is_some() {
+                self.close(address);
+                self.events.push_back(DtlsEvent::Ended(address));
+            } else {
+                self.end(address);
+            }
         }
     }
 
@@ -216,7 +229,11 @@ impl DtlsEndpoint {
 
     /// What a driver is to do.
     pub fn poll_event(&mut self) -> Option<DtlsEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if let Some(DtlsEvent::Ended(address)) = &event {
+            self.leaving.remove(address);
+        }
+        event
     }
 
     /// Parts of handshakes that are to be sent again, handshakes that take too long, sessions that are silent. Bounded work.
@@ -292,7 +309,12 @@ impl DtlsEndpoint {
     /// A session is over; whoever speaks above it hears so.
     fn end(&mut self, address: SocketAddr) {
         let Some(session) = self.sessions.get(&address) else { return };
-        let event = if session.peer().is_some() { DtlsEvent::Ended } else { DtlsEvent::Refused };
+        let event = if let Some(peer) = session.peer() {
+            self.leaving.insert(address, peer.clone());
+            DtlsEvent::Ended
+        } else {
+            DtlsEvent::Refused
+        };
         self.forget(address);
         self.events.push_back(event(address));
     }

@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use tidegate_dtls::DtlsPeer;
+use tidegate_dtls::{DtlsEvent, DtlsPeer};
 use world::{KEY, TestClient, TestWorld, address};
 
 #[test]
@@ -167,6 +167,48 @@ fn a_key_that_is_taken_back_ends_its_sessions_and_no_others() {
     world.run(&mut clients[0]);
     assert_eq!((world.ended.as_slice(), clients[0].is_closed), (&[clients[0].at][..], true));
     assert!(world.endpoint.peer(clients[1].at).is_some());
+}
+
+#[test]
+fn a_key_that_is_taken_back_in_the_middle_of_a_handshake_opens_no_session() {
+    let mut world = TestWorld::new();
+    let mut client = TestClient::with_key("pump-7", KEY);
+    for _ in 0..2 {
+        let hello = client.next().unwrap();
+        world.endpoint.handle_datagram(client.at, &hello, world.now);
+        world.take(&mut client);
+    }
+    assert!(world.endpoint.len() == 1 && world.endpoint.peer(client.at).is_none(), "it is the client's turn");
+    world.endpoint.set_plan(&world::plan(&["pump-8"]));
+    world.take(&mut client);
+    assert_eq!((world.endpoint.len(), world.refused.as_slice()), (0, &[client.at][..]));
+    world.run(&mut client);
+    assert!(world.endpoint.peer(client.at).is_none() && world.endpoint.stats().opened == 0);
+}
+
+#[test]
+fn what_comes_in_one_datagram_with_the_last_word_is_heard() {
+    let mut world = TestWorld::new();
+    let mut client = TestClient::with_key("pump-7", KEY);
+    world.meet(&mut client);
+    client.say(b"last");
+    client.close();
+    let mut datagram = Vec::new();
+    while let Some(next) = client.next() {
+        datagram.extend_from_slice(&next);
+    }
+    world.endpoint.handle_datagram(client.at, &datagram, world.now);
+    let mut heard = Vec::new();
+    while let Some(event) = world.endpoint.poll_event() {
+        // As a driver does, which asks who it is when it hears something.
+        match event {
+            DtlsEvent::Data(from, data) => heard.push((data, world.endpoint.peer(from).cloned())),
+            DtlsEvent::Ended(from) => assert!(world.endpoint.peer(from).is_none(), "that is told now"),
+            _ => {}
+        }
+    }
+    assert_eq!(heard, [(b"last".to_vec(), Some(DtlsPeer::Key("pump-7".into())))]);
+    assert!(world.endpoint.is_empty());
 }
 
 #[test]

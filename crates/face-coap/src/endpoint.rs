@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_core::access::COAP_IDS;
+use tidegate_core::access::{COAP_IDS, COAP_SESSION_IDS};
 use tidegate_core::datagrams::{Admission, Chance, DatagramEndpoint, DatagramOwner};
 use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Shard};
@@ -84,8 +84,6 @@ pub struct CoapEndpoint {
     stats: CoapStats,
 }
 
-/// What identifiers of clients inside of sessions begin with: those at the plain door have an address there.
-const SESSION_IDS: &str = "$coap/dtls/";
 /// Timers that are looked at in one turn.
 const TIMERS_PER_TURN_MAX: usize = 256;
 
@@ -111,7 +109,7 @@ impl CoapEndpoint {
 
     /// The same inside of sessions, which have proved the addresses of their peers.
     pub fn inside_sessions(seed: [u64; 4]) -> Self {
-        Self { ids: SESSION_IDS, are_proved: true, ..Self::new(seed) }
+        Self { ids: COAP_SESSION_IDS, are_proved: true, ..Self::new(seed) }
     }
 
     /// The same with other times of repetition than those that ship.

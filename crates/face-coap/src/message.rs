@@ -71,6 +71,13 @@ pub(crate) struct Exchange {
     pub(crate) block1: Option<Block>,
 }
 
+impl Request {
+    /// Whether this, or this as the last of its blocks, publishes something.
+    pub(crate) fn is_publication(&self) -> bool {
+        matches!(self.method, Method::Put | Method::Delete) && self.block1.is_none_or(|block| !block.has_more)
+    }
+}
+
 impl Exchange {
     /// Whether the client wants to hear an answer of this code.
     pub(crate) fn wants(&self, code: u8) -> bool {

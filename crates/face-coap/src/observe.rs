@@ -154,13 +154,25 @@ pub(crate) fn etag_of(payload: &[u8]) -> u32 {
 impl Passing {
     fn keep_large(&mut self, state: &WaitingState, charge: &mut Charge) {
         if state.payload.len() <= 1 << (WIDE_BLOCK_EXPONENT + 4) {
-            return;
+            return self.forget_large_of(&state.topic, charge);
         }
         let (topic, payload) = (state.topic.clone(), state.payload.clone());
         let copy = WaitingState { topic, payload, ..*state };
         let before = self.large.as_ref().map_or(0, WaitingState::bytes);
         charge.change(copy.bytes(), before);
         self.large = Some(copy);
+    }
+
+    fn forget_large_of(&mut self, topic: &str, charge: &mut Charge) {
+        if self.large.as_ref().is_some_and(|large| &*large.topic == topic) {
+            self.forget_large(charge);
+        }
+    }
+
+    fn forget_large(&mut self, charge: &mut Charge) {
+        if let Some(large) = self.large.take() {
+            charge.change(0, large.bytes());
+        }
     }
 }
 
@@ -265,6 +277,9 @@ impl Observations {
                 stays
             });
         }
+        if self.passing.large.as_ref().is_some_and(|large| large.token == token) {
+            self.passing.forget_large(charge);
+        }
         self.observers.iter().all(|known| known.filter != gone.filter).then_some(gone.filter)
     }
 
@@ -362,7 +377,30 @@ impl Observations {
         Some(ReadyNotification { token, is_confirmable, bytes: NotificationBytes { sequence, state } })
     }
 
-    /// The body of a topic whose first block was a notification, with its format.
+    /// The first block of a topic's state was just asked for: the others are to be of the same body, whatever is told of before.
+    pub(crate) fn keep_rest(
+        &mut self,
+        (token, topic): (Token, &str),
+        body: Option<(&[u8], Option<u16>)>,
+        memory: &Memory,
+        charge: &mut Charge,
+    ) {
+        if self.passing.large.is_some() {
+            self.passing.forget_large_of(topic, charge);
+        }
+        let Some((payload, format)) = body.filter(|(body, _)| memory.has_room(Kind::Passing, topic.len() + body.len()))
+        else {
+            return;
+        };
+        let passing = &mut *self.passing;
+        passing.forget_large(charge);
+        let (topic, payload) = (topic.into(), payload.into());
+        let large = WaitingState { token, topic, payload, format, max_age: None, is_wide: false };
+        charge.change(large.bytes(), 0);
+        passing.large = Some(large);
+    }
+
+    /// The body of a topic whose first block was said last, with its format.
     pub(crate) fn large_of(&self, topic: &str) -> Option<(&[u8], Option<u16>)> {
         let large = self.passing.large.as_ref().filter(|large| &*large.topic == topic)?;
         Some((&large.payload, large.format))

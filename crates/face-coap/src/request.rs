@@ -148,10 +148,20 @@ fn get(shard: &mut Shard, conn: ConnId, request: &Request, topic: &str, now: Tim
         return link.respond(exchange, &answer, now);
     }
     if request.accept.is_some() && format.is_some() && request.accept != format {
-        return link.respond(exchange, &Answer::new(code::NOT_ACCEPTABLE), now);
+        // Who is refused does not observe (RFC 7641, section 4.1).
+        if observe.is_some() {
+            end_observation(shard, conn, exchange);
+        }
+        return respond(shard, conn, exchange, &Answer::new(code::NOT_ACCEPTABLE), now);
     }
     let answer = Answer { code: code::CONTENT, content_format: format, payload: &body, ..answer };
-    link.respond(exchange, &answer.cut(request.block2).unwrap_or(Answer::new(code::BAD_OPTION)), now);
+    let answer = answer.cut(request.block2).unwrap_or(Answer::new(code::BAD_OPTION));
+    let Some((link, memory)) = shard.face_mut::<CoapLink>(conn) else { return };
+    if later.is_none() {
+        let rest = (answer.payload.len() < body.len()).then_some((&*body, format));
+        link.observations.keep_rest((exchange.token, topic), rest, memory, &mut link.charge);
+    }
+    link.respond(exchange, &answer, now);
 }
 
 /// Topics by a filter can be observed, and not be read at once.

@@ -215,7 +215,12 @@ impl HttpDoor {
     /// A client says no more. True: it is to be closed when it has its answers. (The reader of a stream has left.)
     pub fn handle_end(&self, shard: &mut Shard, conn: ConnId) -> bool {
         let link = shard.face_mut::<HttpLink>(conn).map(|(link, _)| link).filter(|link| link.stream.is_none());
-        link.map(|link| link.waits = Waits::Close).is_some()
+        let Some(link) = link else { return false };
+        // A request of somebody else is to be answered first: its connection hears of the end again.
+        if link.waits != Waits::Switch {
+            link.waits = Waits::Close;
+        }
+        true
     }
 
     /// The socket of a connection is gone. True: the connection stays, and waits for who comes back.

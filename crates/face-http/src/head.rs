@@ -156,7 +156,7 @@ impl Fields<'_, '_> {
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(value), None) => match core::str::from_utf8(value) {
-                Ok(text) => Ok(Some(text.trim().to_owned())),
+                Ok(text) => Ok(Some(text.trim_matches([' ', '\t']).to_owned())),
                 Err(_) => Err(fault(400, "a header is no text")),
             },
             (Some(_), Some(_)) => Err(fault(400, "a header is there twice")),
@@ -211,6 +211,12 @@ mod tests {
     }
 
     #[test]
+    fn white_space_around_a_value_is_no_part_of_it() {
+        let head = whole("GET / HTTP/1.1\r\nHost: \t x \t\r\nContent-Type: text/plain\u{a0}\r\n\r\n");
+        assert_eq!((head.host.as_deref(), head.content_type.as_deref()), (Some("x"), Some("text/plain\u{a0}")));
+    }
+
+    #[test]
     fn what_can_be_read_in_two_ways_is_refused() {
         let with = |fields: &str| refused(&format!("POST /topics/a HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n"));
         assert_eq!(with("Content-Length: 3\r\nContent-Length: 3"), 400);
@@ -219,6 +225,9 @@ mod tests {
         assert_eq!(with("Content-Length: 3, 4"), 400);
         assert_eq!(with("Content-Length: 99999999999999999999999"), 400);
         assert_eq!(with("Host: y"), 400);
+        // A space of Unicode is no white space of HTTP (RFC 9110, section 5.5): whoever is in front may have read it as text.
+        assert_eq!(with("Content-Length: 3\u{a0}"), 400);
+        assert_eq!(with("Transfer-Encoding: \u{2003}chunked"), 501);
         assert_eq!(with("Transfer-Encoding: gzip, chunked"), 501);
         assert_eq!(with("Authorization: a\r\nAuthorization: b"), 400);
         assert_eq!(refused("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);

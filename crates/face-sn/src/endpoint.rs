@@ -14,6 +14,7 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
+use tidegate_control::address::place_of;
 use tidegate_core::access::SN_IDS;
 use tidegate_core::datagrams::Chance;
 use tidegate_core::event::Why;
@@ -44,7 +45,7 @@ pub struct SnStats {
     pub retransmitted: u64,
     /// Clients that did not answer any more.
     pub given_up: u64,
-    /// Messages whose topic a client did not want to know.
+    /// Messages whose topic a client did not want to know, or that waited for one that did not come back.
     pub dropped: u64,
     /// Addresses that are known now.
     pub peers: u64,
@@ -55,9 +56,16 @@ pub struct SnStats {
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     conn: ConnId,
+    met_at: Timestamp,
     deadline: Timestamp,
     is_sender: bool,
     is_asleep: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    clients: u32,
+    senders: u32,
 }
 
 /// Datagrams to and from one shard.
@@ -65,9 +73,11 @@ struct Peer {
 pub struct SnEndpoint {
     peers: HashMap<SocketAddr, Peer, FixedState>,
     addresses: BTreeMap<ConnId, SocketAddr>,
-    /// Clients of each address beyond this machine, whatever their ports.
-    by_ip: BTreeMap<IpAddr, u32>,
+    /// Clients of each address beyond this machine, whatever their ports, and senders; of IPv6 of each network.
+    by_network: BTreeMap<IpAddr, Count>,
     senders: usize,
+    /// Clients that have not shown yet that they hear us, oldest first.
+    unproved: BTreeSet<(Timestamp, ConnId)>,
     timers: BTreeSet<(Timestamp, ConnId)>,
     greetings: Greetings,
     predefined: Arc<PredefinedTopics>,
@@ -93,8 +103,9 @@ impl SnEndpoint {
         Self {
             peers: HashMap::with_hasher(FixedState::with_seed(seed[0])),
             addresses: BTreeMap::new(),
-            by_ip: BTreeMap::new(),
+            by_network: BTreeMap::new(),
             senders: 0,
+            unproved: BTreeSet::new(),
             timers: BTreeSet::new(),
             greetings: Greetings::default(),
             predefined,
@@ -172,6 +183,9 @@ impl SnEndpoint {
         dry_at: Timestamp,
         now: Timestamp,
     ) {
+        if matches!(packet, Packet::Disconnect { .. }) {
+            end_with_connection(shard, conn);
+        }
         let (mut said, mut is_stray) = (Said::new(), false);
         let portion = Portion { since: dry_at.min(now), dry_at: dry_at.min(now), units: u32::MAX };
         let Progress { consumed, then, .. } =
@@ -179,11 +193,7 @@ impl SnEndpoint {
                 if rest.is_empty() {
                     return ReadStep::Incomplete { at_least: 1 };
                 }
-                let is_answer = matches!(
-                    packet,
-                    Packet::RegAck { .. } | Packet::PubAck { .. } | Packet::PubRec(_) | Packet::PubComp(_)
-                );
-                let (is_publication, handled) = if is_answer {
+                let (is_publication, handled) = if request::is_answer(packet) {
                     is_stray = !request::handle_answer(shard, conn, packet, now, &mut said);
                     (false, Ok(Flow::On))
                 } else {
@@ -191,29 +201,32 @@ impl SnEndpoint {
                 };
                 ReadStep::Packet { size: rest.len(), is_publication, handled }
             });
-        self.stats.stray += u64::from(is_stray);
-        if let Some((link, _)) = shard.face_mut::<SnLink>(conn) {
-            // It is not read for a while, and is told so.
-            if then == Then::Pause && consumed == 0 && !link.is_sender() {
-                said.extend(request::refuse_for_now(packet));
+        if then == Then::Pause && consumed == 0 {
+            // A pause is for what it publishes, and nobody says goodbye twice.
+            if matches!(packet, Packet::Disconnect { .. }) {
+                return self.say_goodbye(shard, (conn, from), now);
             }
-            for bytes in &said {
-                link.outbound.note_sent(bytes.len());
-            }
+            is_stray = !request::handle_paused(shard, conn, (packet, bytes.len()), now, &mut said);
         }
+        self.stats.stray += u64::from(is_stray);
         for bytes in said {
             self.reply_bytes(from, bytes);
         }
         self.settle(shard, conn);
     }
 
+    /// A client leaves while it is not read: its will is not published.
+    fn say_goodbye(&mut self, shard: &mut Shard, (conn, from): (ConnId, SocketAddr), now: Timestamp) {
+        let _ = shard.set_will(conn, None);
+        self.leave(shard, conn, Why::Goodbye, now);
+        self.reply(from, Packet::Disconnect { seconds: None });
+    }
+
     /// Somebody says what only clients may say.
     fn on_stranger(&mut self, from: SocketAddr, packet: &Packet<'_>) {
         match packet {
-            Packet::RegAck { .. } | Packet::PubAck { .. } | Packet::PubRec(_) | Packet::PubComp(_) => {
-                self.stats.stray += 1;
-            }
             Packet::PingResp => self.stats.stray += 1,
+            answer if request::is_answer(answer) => self.stats.stray += 1,
             // It is to connect (section 5.4.21); two bytes, so never more than what it answers.
             _ => {
                 self.stats.unknown += 1;
@@ -224,6 +237,10 @@ impl SnEndpoint {
 
     /// A client is given up: whatever it subscribed to ends, as if its connection were lost.
     fn leave(&mut self, shard: &mut Shard, conn: ConnId, why: Why, now: Timestamp) {
+        if let Some((link, _)) = shard.face_mut::<SnLink>(conn) {
+            link.outbound.drop_held();
+        }
+        end_with_connection(shard, conn);
         self.collect(shard, conn);
         self.forget(conn);
         shard.handle_closed(conn, why, now);
@@ -235,10 +252,13 @@ impl SnEndpoint {
         self.timers.remove(&(peer.deadline, conn));
         self.stats.asleep -= u64::from(peer.is_asleep);
         self.senders -= usize::from(peer.is_sender);
-        if let Some(count) = self.by_ip.get_mut(&address.ip()).filter(|_| !peer.is_sender) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_ip.remove(&address.ip());
+        self.unproved.remove(&(peer.met_at, conn));
+        let network = place_of(address.ip());
+        if let Some(count) = self.by_network.get_mut(&network) {
+            let places = if peer.is_sender { &mut count.senders } else { &mut count.clients };
+            *places = places.saturating_sub(1);
+            if (count.clients, count.senders) == (0, 0) {
+                self.by_network.remove(&network);
             }
         }
         self.left.push(address);
@@ -270,11 +290,14 @@ impl SnEndpoint {
     fn set_timer(&mut self, shard: &mut Shard, conn: ConnId) {
         self.collect(shard, conn);
         let Some((link, _)) = shard.face_mut::<SnLink>(conn) else { return };
-        let (deadline, is_asleep) = (link.deadline(), link.is_asleep());
+        let (deadline, is_asleep, is_there) = (link.deadline(), link.is_asleep(), link.is_there());
         let Some(&address) = self.addresses.get(&conn) else { return };
         let Some(peer) = self.peers.get_mut(&address) else { return };
         self.stats.asleep = self.stats.asleep + u64::from(is_asleep) - u64::from(peer.is_asleep);
         peer.is_asleep = is_asleep;
+        if is_there {
+            self.unproved.remove(&(peer.met_at, conn));
+        }
         if peer.deadline != deadline {
             self.timers.remove(&(peer.deadline, conn));
         }
@@ -296,5 +319,13 @@ impl SnEndpoint {
             self.reply_bytes(address, bytes);
         }
         goes_on
+    }
+}
+
+/// Nobody may ever have been where this came from: a session that began with it does not last.
+fn end_with_connection(shard: &mut Shard, conn: ConnId) {
+    let link = shard.face_mut::<SnLink>(conn);
+    if link.is_some_and(|(link, _)| !link.is_there() && !link.is_resumed) {
+        let _ = shard.set_session_expiry(conn, Duration::ZERO);
     }
 }

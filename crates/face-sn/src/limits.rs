@@ -4,18 +4,25 @@ use core::time::Duration;
 
 /// Addresses that one shard speaks with at the same time. Others hear "congestion".
 pub(crate) const PEERS_MAX: usize = 10_000;
-/// Those of one IP address, unless it is this machine's.
-pub(crate) const PEERS_PER_IP_MAX: u32 = 1024;
+/// Those of one address (IPv4), or of one network of 64 bits (IPv6), unless it is this machine's.
+pub(crate) const PEERS_PER_NETWORK_MAX: u32 = 1024;
+/// Those beyond this machine that have not shown yet that they hear us; one more makes the oldest go...
+pub(crate) const UNPROVED_MAX: usize = 1024;
+/// ...which goes anyway after this time: whoever made up its address could not know more than that it did.
+pub(crate) const UNPROVED_TIME: Duration = Duration::from_secs(60);
 /// IP addresses that publish without being connected. What comes from others is dropped, and counted.
 pub(crate) const SENDERS_MAX: usize = 1024;
+/// Those of one network of 64 bits (IPv6).
+pub(crate) const SENDERS_PER_NETWORK_MAX: u32 = 64;
 /// Clients that were asked for their will and have not said it yet. One more makes the oldest go.
 pub(crate) const GREETINGS_MAX: usize = 256;
 /// Topics that one client has named: by REGISTER, or by SUBSCRIBE without wildcards.
 pub(crate) const NAMED_MAX: usize = 256;
 /// Topics that were registered with a client because a message of them came; the oldest makes room for the next.
 pub(crate) const LENT_MAX: usize = 256;
-/// Bytes of the topics of one client.
+/// Bytes of the topics of one client, and of those that it has named.
 pub(crate) const NAMES_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const NAMED_BYTES_MAX: usize = NAMES_BYTES_MAX / 2;
 /// Messages and requests of one client that wait for the core.
 pub(crate) const WAITING_MAX: usize = 16;
 /// Messages of one client that are recognised when they come again.
@@ -30,6 +37,8 @@ pub(crate) const PACKET_BYTES_MAX: usize = 1280;
 pub(crate) const AMPLIFICATION_MAX: usize = 3;
 /// ...where each datagram counts with its headers of UDP and IPv4.
 pub(crate) const HEADER_BYTES: usize = 28;
+/// A DISCONNECT: there is always so much left for it.
+pub(crate) const LAST_WORD_BYTES: usize = 2 + HEADER_BYTES;
 
 /// How long an answer may take before a message is sent again...
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);

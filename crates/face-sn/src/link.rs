@@ -16,10 +16,13 @@ use tidegate_wire_mqtt::{Delivery, QoS, ReasonCode};
 use crate::frame::{self, Outgoing};
 use crate::greet::Will;
 use crate::inbound::Inbound;
-use crate::limits::{IDLE_MAX, PACKET_BYTES_MAX, SENDER_IDLE_MAX};
+use crate::limits::{IDLE_MAX, PACKET_BYTES_MAX, SENDER_IDLE_MAX, UNPROVED_TIME};
 use crate::outbound::{Outbound, PublishNumber, Send};
 use crate::packet::{Packet, Publish, Quality, ReturnCode, TopicRef};
 use crate::topics::{PredefinedTopics, Standing, TopicTable, as_short};
+
+/// What a client is told of only to hear whether it is there: it tells the client of no message.
+const PROOF_TOPIC: &str = "$SYS/hello";
 
 /// How one client is spoken to.
 #[derive(Debug)]
@@ -27,6 +30,13 @@ pub(crate) struct SnLink {
     kind: LinkKind,
     pub(crate) presence: Presence,
     pub(crate) heard_at: Timestamp,
+    met_at: Timestamp,
+    /// It has used an identifier that was drawn for it, so it hears us. (Not enough to send it more than it sends.)
+    has_used_id: bool,
+    /// Its session was there before.
+    pub(crate) is_resumed: bool,
+    /// It has not been asked yet to show that it hears us.
+    is_to_prove: bool,
     pub(crate) chance: Chance,
     pub(crate) predefined: Arc<PredefinedTopics>,
     pub(crate) topics: TopicTable,
@@ -83,6 +93,10 @@ impl SnLink {
             kind,
             presence,
             heard_at: now,
+            met_at: now,
+            has_used_id: false,
+            is_resumed: false,
+            is_to_prove: kind == LinkKind::Client && !is_proved,
             chance,
             predefined,
             topics: TopicTable::new(memory.charge()),
@@ -114,7 +128,28 @@ impl SnLink {
             // One and a half times what was agreed on, as in MQTT.
             (_, Presence::Active(time) | Presence::Asleep(time) | Presence::Awake(time)) => time + time / 2,
         };
-        self.heard_at + most
+        let silent_at = self.heard_at + most;
+        if self.is_there() { silent_at } else { silent_at.min(self.met_at + UNPROVED_TIME) }
+    }
+
+    /// Whether somebody is at its address who hears us; nobody asks that of who hears nothing.
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_sender() || self.outbound.is_proved() || self.has_used_id
+    }
+
+    /// It has used an identifier that was drawn for it: whether it answers what it was asked to answer does not matter any more.
+    pub(crate) fn note_used_id(&mut self) {
+        if !core::mem::replace(&mut self.has_used_id, true) && !self.outbound.is_proved() {
+            self.outbound.stop_registering();
+        }
+    }
+
+    /// Whoever has just been let in is asked to answer something that only it can have heard: a REGISTER, of which number and
+    /// identifier are drawn.
+    pub(crate) fn ask_for_proof(&mut self, memory: &Memory, now: Timestamp, send: Send<'_>) {
+        if core::mem::take(&mut self.is_to_prove) && !self.outbound.is_registering() {
+            self.tell_topic(PROOF_TOPIC, memory, now, send);
+        }
     }
 
     /// Whether it is to be forgotten.
@@ -178,6 +213,8 @@ impl SnLink {
             Standing::Told(_) if !self.outbound.is_proved() => None,
             Standing::Told(id) => Some(TopicRef::Id(id)),
             Standing::Untold(_) => None,
+            // Not the client's fault: the core is not told that it has the message.
+            Standing::Full => return Fate::Kept,
             Standing::Refused => {
                 self.outbound.dropped += 1;
                 if let Some(number) = number {
@@ -263,7 +300,10 @@ impl Face for SnLink {
         }
         let mut say = |packet: Packet<'_>| frame::put_datagram(&packet.bytes(), out);
         match *answer {
-            ClientAnswer::Welcome { .. } => say(Packet::ConnAck(ReturnCode::Accepted)),
+            ClientAnswer::Welcome { is_resumed } => {
+                self.is_resumed = is_resumed;
+                say(Packet::ConnAck(ReturnCode::Accepted));
+            }
             ClientAnswer::Unwelcome { reason, later } => {
                 let code = if later.is_some() { ReturnCode::Congestion } else { code_of(reason) };
                 say(Packet::ConnAck(code));

@@ -13,8 +13,10 @@ use tidegate_control::Timestamp;
 use tidegate_core::{Charge, Confirmation};
 use tidegate_wire_mqtt::QoS;
 
+use crate::frame::{self, Frame};
 use crate::limits::{
-    AMPLIFICATION_MAX, HEADER_BYTES, HELD_MAX, RELEASES_MAX, RETRIES_MAX, RETRY_AFTER, WAIT_AFTER_CONGESTION,
+    AMPLIFICATION_MAX, HEADER_BYTES, HELD_MAX, LAST_WORD_BYTES, RELEASES_MAX, RETRIES_MAX, RETRY_AFTER,
+    WAIT_AFTER_CONGESTION,
 };
 use crate::packet::{Packet, ReturnCode, TopicRef};
 use crate::write::mark_repeated;
@@ -36,7 +38,7 @@ pub(crate) struct Outbound {
     is_proved: bool,
     received_bytes: usize,
     sent_bytes: usize,
-    /// What was sent again, given up, and dropped because the client refused its topic.
+    /// What was sent again, given up, and dropped because the client refused its topic or did not wake up for it.
     pub(crate) retransmitted: u64,
     pub(crate) given_up: u64,
     pub(crate) dropped: u64,
@@ -103,10 +105,15 @@ impl Outbound {
         self.is_proved
     }
 
-    /// Whether so many bytes may go there.
+    /// Whether so many bytes may go there, and a last word behind them.
     pub(crate) fn may_send(&self, bytes: usize) -> bool {
         let most = self.received_bytes.saturating_mul(AMPLIFICATION_MAX);
-        self.is_proved || self.sent_bytes.saturating_add(bytes + HEADER_BYTES) <= most
+        self.is_proved || self.sent_bytes.saturating_add(bytes + HEADER_BYTES + LAST_WORD_BYTES) <= most
+    }
+
+    /// What it was told of is not waited for any more.
+    pub(crate) fn stop_registering(&mut self) {
+        self.register = None;
     }
 
     /// Whether nothing is on its way.
@@ -143,6 +150,19 @@ impl Outbound {
     pub(crate) fn pop_held(&mut self) {
         if let Some(frame) = self.held.pop_front() {
             self.charge.change(0, frame.len());
+        }
+    }
+
+    /// The client is gone. Messages that wait here without a number have left the core already, so they are counted here; those
+    /// with a number are the core's until the client has them.
+    pub(crate) fn drop_held(&mut self) {
+        while let Some(held) = self.held.front() {
+            let is_lost = match frame::split(held) {
+                Some((Frame::Publication(outgoing), _)) => outgoing.qos == QoS::AtMostOnce,
+                _ => false,
+            };
+            self.dropped += u64::from(is_lost);
+            self.pop_held();
         }
     }
 
@@ -289,7 +309,7 @@ impl Outbound {
             mark_repeated(&mut awaited.bytes);
             let most = self.received_bytes.saturating_mul(AMPLIFICATION_MAX);
             let after = self.sent_bytes.saturating_add(awaited.bytes.len() + HEADER_BYTES);
-            if self.is_proved || after <= most {
+            if self.is_proved || after + LAST_WORD_BYTES <= most {
                 self.sent_bytes = after;
                 self.retransmitted += 1;
                 send(&awaited.bytes);

@@ -51,8 +51,33 @@ pub(crate) fn handle(
     DONE
 }
 
+/// Whether this answers a message of ours.
+pub(crate) fn is_answer(packet: &Packet<'_>) -> bool {
+    matches!(packet, Packet::RegAck { .. } | Packet::PubAck { .. } | Packet::PubRec(_) | Packet::PubComp(_))
+}
+
+/// What of a message of so many bytes can be dealt with while its client is not read: whatever ends something that is under
+/// way. Anything else is refused, and a message that it publishes is counted. False if it was an answer to nothing.
+pub(crate) fn handle_paused(
+    shard: &mut Shard,
+    conn: ConnId,
+    (packet, size): (&Packet<'_>, usize),
+    now: Timestamp,
+    said: &mut Said,
+) -> bool {
+    match *packet {
+        _ if is_answer(packet) => return handle_answer(shard, conn, packet, now, said),
+        Packet::PubRel(number) => shard.release(conn, number),
+        Packet::Publish(_) => shard.refuse_unread(conn, size, now),
+        _ => {}
+    }
+    let is_sender = shard.face_mut::<SnLink>(conn).is_some_and(|(link, _)| link.is_sender());
+    said.extend(refuse_for_now(packet).filter(|_| !is_sender));
+    true
+}
+
 /// Who could not be read now hears so, where there is a word for it.
-pub(crate) fn refuse_for_now(packet: &Packet<'_>) -> Option<Vec<u8>> {
+fn refuse_for_now(packet: &Packet<'_>) -> Option<Vec<u8>> {
     let code = ReturnCode::Congestion;
     let answer = match *packet {
         Packet::Publish(Publish { topic, message, .. }) => Packet::PubAck { topic: topic.word(), message, code },
@@ -109,7 +134,13 @@ pub(crate) fn handle_answer(
 /// The name of the topic of a message, if there is one.
 fn name_of(link: &mut SnLink, topic: TopicRef) -> Option<Arc<str>> {
     match topic {
-        TopicRef::Id(id) => link.topics.name(id).cloned(),
+        TopicRef::Id(id) => {
+            let name = link.topics.name(id).cloned();
+            if name.is_some() {
+                link.note_used_id();
+            }
+            name
+        }
         TopicRef::Predefined(id) => {
             let name = link.predefined.name(id).cloned();
             if name.is_some() {

@@ -12,7 +12,7 @@ use tidegate_core::{Charge, Kind, Memory};
 use tidegate_wire_mqtt::Limits;
 use tidegate_wire_mqtt::topic::check_name;
 
-use crate::limits::{LENT_MAX, NAMED_MAX, NAMES_BYTES_MAX, WAIT_AFTER_CONGESTION};
+use crate::limits::{LENT_MAX, NAMED_BYTES_MAX, NAMED_MAX, NAMES_BYTES_MAX, WAIT_AFTER_CONGESTION};
 
 /// Topics whose identifiers both sides know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,8 +67,9 @@ fn is_usable(id: u16) -> bool {
 pub(crate) struct TopicTable {
     ids: BTreeMap<Arc<str>, u16>,
     topics: BTreeMap<u16, Topic>,
-    /// Of these, those that the client has named itself.
+    /// Of these, those that the client has named itself, and the bytes of their names.
     named: usize,
+    named_bytes: usize,
     bytes: usize,
     /// Identifiers of everybody that this client has used.
     known: BTreeSet<u16>,
@@ -100,8 +101,10 @@ pub(crate) enum Standing {
     Told(u16),
     /// It has to be told this one.
     Untold(u16),
-    /// It does not want to know.
+    /// It has said that it does not want to know.
     Refused,
+    /// There is no room for it now.
+    Full,
 }
 
 /// What a topic costs beside its name, which is shared: two entries of trees.
@@ -113,6 +116,7 @@ impl TopicTable {
             ids: BTreeMap::new(),
             topics: BTreeMap::new(),
             named: 0,
+            named_bytes: 0,
             bytes: 0,
             known: BTreeSet::new(),
             charge,
@@ -127,16 +131,20 @@ impl TopicTable {
 
     /// The client has named a topic and is told its identifier.
     pub(crate) fn register(&mut self, name: &str, chance: &mut Chance, memory: &Memory) -> Result<u16, Full> {
-        let id = match self.ids.get(name) {
-            Some(id) => *id,
-            None if self.named >= NAMED_MAX => return Err(Full),
-            None => self.insert(name, chance, memory)?,
-        };
-        let named = self.topics.get_mut(&id).ok_or(Full)?;
-        if !named.is_named && self.named >= NAMED_MAX {
+        let known = self.ids.get(name).copied();
+        let is_named = known.and_then(|id| self.topics.get(&id)).is_some_and(|topic| topic.is_named);
+        if !is_named && (self.named >= NAMED_MAX || self.named_bytes + name.len() > NAMED_BYTES_MAX) {
             return Err(Full);
         }
-        self.named += usize::from(!core::mem::replace(&mut named.is_named, true));
+        let id = match known {
+            Some(id) => id,
+            None => self.make_room(name, usize::MAX).insert(name, chance, memory)?,
+        };
+        let named = self.topics.get_mut(&id).ok_or(Full)?;
+        if !core::mem::replace(&mut named.is_named, true) {
+            self.named += 1;
+            self.named_bytes += name.len();
+        }
         (named.is_told, named.refused_until) = (true, Timestamp::ZERO);
         Ok(id)
     }
@@ -146,14 +154,11 @@ impl TopicTable {
         let id = if let Some(id) = self.ids.get(name) {
             *id
         } else {
-            if self.topics.len() - self.named >= LENT_MAX || self.bytes + name.len() > NAMES_BYTES_MAX {
-                self.forget_oldest();
-            }
-            let Ok(id) = self.insert(name, chance, memory) else { return Standing::Refused };
+            let Ok(id) = self.make_room(name, LENT_MAX).insert(name, chance, memory) else { return Standing::Full };
             id
         };
         self.next_use += 1;
-        let Some(topic) = self.topics.get_mut(&id) else { return Standing::Refused };
+        let Some(topic) = self.topics.get_mut(&id) else { return Standing::Full };
         topic.used = self.next_use;
         match topic {
             Topic { is_told: true, .. } => Standing::Told(id),
@@ -214,7 +219,17 @@ impl TopicTable {
         Ok(id)
     }
 
-    /// The topic that no message came of for longest makes room. What the client has named stays.
+    /// Topics make room for one more, as many as it takes: those that no message came of for longest. What the client has named
+    /// stays, and is never so much that nothing else fits.
+    fn make_room(&mut self, name: &str, lent_max: usize) -> &mut Self {
+        while self.topics.len() > self.named
+            && (self.topics.len() - self.named >= lent_max || self.bytes + name.len() > NAMES_BYTES_MAX)
+        {
+            self.forget_oldest();
+        }
+        self
+    }
+
     fn forget_oldest(&mut self) {
         let lent = self.topics.iter().filter(|(_, topic)| !topic.is_named);
         let oldest = lent.min_by_key(|(_, topic)| topic.used).map(|(id, _)| *id);
@@ -276,5 +291,24 @@ mod tests {
         assert_eq!(table.lend("mine", &mut chance, &memory, now), Standing::Refused);
         drop(table);
         assert_eq!(memory.charged(), 0);
+    }
+
+    #[test]
+    fn long_names_make_room_for_a_longer_one_and_only_the_client_refuses() {
+        let memory = Memory::new(1 << 24);
+        let (mut table, mut chance) = (TopicTable::new(memory.charge()), Chance::new(1));
+        let now = Timestamp::from_secs_f64(1.0);
+        let long = |number: usize, length: usize| format!("{number:0>length$}");
+        // All that it may name of long ones, and many short ones behind.
+        let named = (0..NAMED_MAX).filter(|number| table.register(&long(*number, 1000), &mut chance, &memory).is_ok());
+        assert_eq!(named.count(), NAMED_BYTES_MAX / 1000);
+        for number in 0..LENT_MAX {
+            assert!(matches!(table.lend(&long(number, 150), &mut chance, &memory, now), Standing::Untold(_)));
+        }
+        assert!(table.bytes + 1200 > NAMES_BYTES_MAX, "one of 150 bytes that goes is not enough");
+        assert!(matches!(table.lend(&long(7, 1200), &mut chance, &memory, now), Standing::Untold(_)));
+        assert!(table.bytes <= NAMES_BYTES_MAX);
+        // What has no room is not refused.
+        assert_eq!(table.lend("more", &mut chance, &Memory::new(0), now), Standing::Full);
     }
 }

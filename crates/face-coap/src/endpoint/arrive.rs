@@ -110,7 +110,10 @@ impl CoapEndpoint {
             link.notify(now);
         }
         if then == Then::Pause && consumed == 0 {
-            // It is not read for a while, and is told so.
+            // It is not read for a while, and is told so; what it would have published is counted.
+            if request.is_publication() {
+                shard.refuse_unread(conn, bytes.len(), now);
+            }
             if let Some((link, _)) = shard.face_mut::<CoapLink>(conn) {
                 link.respond(&request.exchange, &busy(), now);
             }

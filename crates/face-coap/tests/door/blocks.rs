@@ -133,3 +133,54 @@ fn the_rest_of_a_large_notification_is_there_even_if_nothing_is_retained() {
     }
     assert_eq!(found, whole);
 }
+
+#[test]
+fn the_blocks_of_an_answer_are_of_one_state_and_of_the_newest() {
+    let mut world = World::new();
+    let get = |world: &mut World, place: u32, message| {
+        world.ask(here(2), &Ask::get("ps/large", message).option(23, &block(place, false, 6)))
+    };
+    let (older, newer): (Vec<u8>, Vec<u8>) = (vec![1; 3000], vec![2; 3000]);
+    // A large state was told of, and nobody asked for the rest.
+    world.ask(here(2), &Ask::get("ps/large", 1).observe().token(5));
+    send(&mut world, &older, 6, 100);
+    world.ask(here(2), &Ask::get("ps/large", 2).option(6, &[1]).token(5));
+    send(&mut world, &newer, 6, 200);
+    for place in 0..3 {
+        let part = get(&mut world, place, 10 + place as u16);
+        assert!(part.payload.iter().all(|byte| *byte == 2), "block {place} is of the newer one");
+    }
+    // The state changes between two blocks: the rest is of the body that was begun.
+    assert_eq!(get(&mut world, 0, 20).payload[0], 2);
+    send(&mut world, &older, 6, 300);
+    assert_eq!(get(&mut world, 1, 21).payload[0], 2);
+    // And what is small ends it.
+    world.ask(here(1), &Ask::put("ps/large", "small", 400));
+    assert_eq!(get(&mut world, 0, 22).payload, b"small");
+    assert_eq!(code(&get(&mut world, 1, 23)), "4.02");
+    world.shard.audit().unwrap();
+}
+
+#[test]
+fn a_small_state_that_is_told_of_ends_a_large_one() {
+    let mut world = World::new();
+    world.ask(here(2), &Ask::get("ps/large", 1).observe().token(5));
+    let told = |world: &mut World, said: Vec<(std::net::SocketAddr, Vec<u8>)>| {
+        let told = to(&said, here(2));
+        world.receive(here(2), &empty(MessageType::Acknowledgement, told[0].header.message_id));
+    };
+    let mut said = Vec::new();
+    for (place, part) in body(3000).chunks(1024).enumerate() {
+        let option = block(place as u32, place < 2, 6);
+        let ask = Ask::new(3, "ps/large", 50 + place as u16).payload(part).option(27, &option);
+        said = world.receive(here(1), &ask.bytes());
+    }
+    told(&mut world, said);
+    let mut said = world.receive(here(1), &Ask::put("ps/large", "small", 60).bytes());
+    if to(&said, here(2)).is_empty() {
+        said = world.wait(Duration::from_secs(60));
+    }
+    told(&mut world, said);
+    let rest = world.ask(here(2), &Ask::get("ps/large", 61).option(23, &block(1, false, 6)));
+    assert_eq!(code(&rest), "4.02", "there is no such block");
+}

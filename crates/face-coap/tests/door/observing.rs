@@ -163,3 +163,14 @@ fn when_the_broker_ends_observers_hear_it() {
     assert_eq!((code(&said[0]).as_str(), said[0].get_token()), ("5.03", &[3][..]));
     assert!(world.endpoint.is_empty());
 }
+
+#[test]
+fn who_is_refused_for_what_it_accepts_does_not_observe() {
+    let mut world = World::new();
+    // 50 is application/json, 60 application/cbor.
+    world.ask(here(1), &Ask::put("ps/a", "{}", 1).option(12, &[50]));
+    let answer = world.ask(here(2), &Ask::get("ps/a", 2).observe().option(17, &[60]).token(7));
+    assert_eq!((code(&answer).as_str(), world.endpoint.stats().observers), ("4.06", 0));
+    assert!(put(&mut world, "x", 10).is_empty());
+    world.shard.audit().unwrap();
+}

@@ -214,3 +214,24 @@ fn an_answer_that_takes_long_comes_by_itself_and_is_sent_again_until_it_is_ackno
     assert_eq!(world.endpoint.stats().retransmitted, 1);
     world.shard.audit().unwrap();
 }
+
+#[test]
+fn who_is_not_read_while_the_disk_is_slow_is_told_so_and_counted() {
+    let mut world = World::new();
+    world.shard.keep_journal(0);
+    world.shard.handle_store_lag(Duration::from_secs(30));
+    let (payload, mut sent, mut busy) = ("x".repeat(1000), 0, 0);
+    for port in 10..110 {
+        for message in 0..10 {
+            let said = world.receive(here(port), &Ask::put("ps/a", &payload, message).bytes());
+            busy += to(&said, here(port)).iter().filter(|answer| code(answer) == "5.03").count();
+            world.shard.poll_journal();
+            sent += 1;
+        }
+    }
+    let stats = world.shard.stats();
+    assert!(busy > 100, "{busy}");
+    assert_eq!(stats.publish_received, sent, "each of them came");
+    assert!(stats.publish_refused >= busy as u64, "{} of {busy}", stats.publish_refused);
+    world.shard.audit().unwrap();
+}

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_control::address::place_of;
 use tidegate_core::access::Identity;
 use tidegate_core::datagrams::{Admission, Chance, NotAdmitted};
 use tidegate_core::event::Why;
@@ -14,7 +15,9 @@ use tidegate_wire_mqtt::topic::check_name;
 
 use super::{Peer, SnEndpoint};
 use crate::greet::{Greeting, Next, Will};
-use crate::limits::{PEERS_MAX, PEERS_PER_IP_MAX, SENDERS_MAX, WAITING_MAX};
+use crate::limits::{
+    PEERS_MAX, PEERS_PER_NETWORK_MAX, SENDERS_MAX, SENDERS_PER_NETWORK_MAX, UNPROVED_MAX, WAITING_MAX,
+};
 use crate::link::{LinkKind, Presence, SnLink};
 use crate::packet::{Packet, ReturnCode};
 use crate::request;
@@ -86,8 +89,8 @@ impl SnEndpoint {
             self.leave(shard, conn, Why::TakenOver, now);
         }
         let is_here = from.ip().is_loopback();
-        let crowd = self.by_ip.get(&from.ip()).copied().unwrap_or(0);
-        let is_full = self.peers.len() - self.senders >= PEERS_MAX || crowd >= PEERS_PER_IP_MAX;
+        let crowd = self.by_network.get(&place_of(from.ip())).copied().unwrap_or_default().clients;
+        let is_full = self.peers.len() - self.senders >= PEERS_MAX || crowd >= PEERS_PER_NETWORK_MAX;
         let full = if is_full { Err(NotAdmitted::Full) } else { Ok(()) };
         let identity = match full.and_then(|()| admission.admit(from, &greeting.client_id)) {
             Ok(identity) => identity,
@@ -105,8 +108,14 @@ impl SnEndpoint {
         let name = greeting.client_id.as_str();
         let expiry = if greeting.is_clean { Duration::ZERO } else { shard.settings().session_expiry_v3 };
         let hello = hello((name, identity), link, (greeting.is_clean, expiry), will);
+        if self.unproved.len() >= UNPROVED_MAX
+            && let Some(&(_, oldest)) = self.unproved.first().filter(|_| !is_here)
+        {
+            // Whoever made up more addresses than anybody could answer for must not keep others out.
+            self.leave(shard, oldest, Why::KeepAlive, now);
+        }
         match shard.connect(hello, now) {
-            Some(conn) => self.note_peer(shard, from, conn, LinkKind::Client),
+            Some(conn) => self.note_peer(shard, (from, conn), LinkKind::Client, now),
             None => self.reply(from, Packet::ConnAck(ReturnCode::Congestion)),
         }
     }
@@ -140,7 +149,9 @@ impl SnEndpoint {
         if let Some(peer) = self.peers.get(&place) {
             return Some(peer.conn);
         }
-        let full = if self.senders >= SENDERS_MAX { Err(NotAdmitted::Full) } else { Ok(()) };
+        let crowd = self.by_network.get(&place_of(from.ip())).copied().unwrap_or_default().senders;
+        let is_full = self.senders >= SENDERS_MAX || crowd >= SENDERS_PER_NETWORK_MAX;
+        let full = if is_full { Err(NotAdmitted::Full) } else { Ok(()) };
         let name = Self::sender_id(from.ip());
         let Ok(identity) = full.and_then(|()| admission.admit(place, &name)) else {
             self.stats.refused += 1;
@@ -148,7 +159,7 @@ impl SnEndpoint {
         };
         let link = self.link(shard, (LinkKind::Sender, Presence::Active(Duration::ZERO)), false, now);
         let conn = shard.connect(hello((&name, identity), link, (true, Duration::ZERO), None), now)?;
-        self.note_peer(shard, place, conn, LinkKind::Sender);
+        self.note_peer(shard, (place, conn), LinkKind::Sender, now);
         Some(conn)
     }
 
@@ -163,13 +174,18 @@ impl SnEndpoint {
         SnLink::new(kind, presence, Arc::clone(&self.predefined), shard.memory(), (chance, is_proved), now)
     }
 
-    fn note_peer(&mut self, shard: &mut Shard, address: SocketAddr, conn: ConnId, kind: LinkKind) {
+    fn note_peer(&mut self, shard: &mut Shard, (address, conn): (SocketAddr, ConnId), kind: LinkKind, now: Timestamp) {
         let is_sender = kind == LinkKind::Sender;
         self.senders += usize::from(is_sender);
-        if !is_sender && !address.ip().is_loopback() {
-            *self.by_ip.entry(address.ip()).or_default() += 1;
+        if !address.ip().is_loopback() {
+            let count = self.by_network.entry(place_of(address.ip())).or_default();
+            *(if is_sender { &mut count.senders } else { &mut count.clients }) += 1;
+            if !is_sender {
+                self.unproved.insert((now, conn));
+            }
         }
-        self.peers.insert(address, Peer { conn, deadline: Timestamp::MAX, is_sender, is_asleep: false });
+        let peer = Peer { conn, met_at: now, deadline: Timestamp::MAX, is_sender, is_asleep: false };
+        self.peers.insert(address, peer);
         self.addresses.insert(conn, address);
         self.settle(shard, conn);
     }

@@ -37,6 +37,7 @@ impl DatagramEndpoint for SnEndpoint {
         now: Timestamp,
     ) {
         self.stats.datagrams += 1;
+        let replied = self.replies.len();
         let known = self.peers.get(&from).map(|peer| peer.conn).filter(|conn| !shard.is_closing(*conn));
         let Some(packet) = Packet::read(bytes) else {
             self.stats.malformed += 1;
@@ -84,9 +85,13 @@ impl DatagramEndpoint for SnEndpoint {
                 None => self.on_stranger(from, &packet),
             },
         }
-        let conn = self.peers.get(&from).map(|peer| peer.conn).filter(|conn| Some(*conn) != known);
-        if let Some((link, _)) = conn.and_then(|conn| shard.face_mut::<SnLink>(conn)) {
+        let conn = self.peers.get(&from).map(|peer| peer.conn);
+        let Some((link, _)) = conn.and_then(|conn| shard.face_mut::<SnLink>(conn)) else { return };
+        if conn != known {
             link.outbound.note_received(bytes.len());
+        }
+        for (_, bytes) in self.replies.iter().skip(replied).filter(|(to, _)| *to == from) {
+            link.outbound.note_sent(bytes.len());
         }
     }
 
@@ -186,6 +191,10 @@ impl DatagramEndpoint for SnEndpoint {
                 }
             }
             consumed += length;
+        }
+        if consumed > 0 && !is_closing {
+            // Behind CONNACK.
+            link.ask_for_proof(memory, now, &mut send);
         }
         let declined = core::mem::take(&mut link.outbound.declined);
         self.scratch = bytes;

@@ -123,15 +123,15 @@ fn an_address_that_proves_nothing_gets_no_more_than_three_times_what_came_from_t
 fn an_address_that_answers_is_proved_and_gets_all() {
     let mut world = World::new();
     world.connect(here(1), "publisher");
-    world.connect(far(1), "subscriber");
+    let said = world.receive(far(1), connect("subscriber"));
+    let [Packet::ConnAck(_), Packet::Register { topic_id, message: number, .. }] = packets(&said, far(1))[..] else {
+        panic!("{said:?}")
+    };
     world.subscribe(far(1), FilterRef::Short(*b"tt"), QoS::AtMostOnce);
     let large = [7; 1000];
     let message = Packet::Publish(publish(SHORT, QoS::AtMostOnce, 0, &large));
-    let said = world.receive(here(1), message);
-    let [Packet::Register { topic_id, message: number, name: "tt" }] = packets(&said, far(1))[..] else {
-        panic!("{said:?}")
-    };
-    // Whatever it says to that: it was there to hear it.
+    assert!(packets(&world.receive(here(1), message), far(1)).is_empty(), "not yet");
+    // Whatever it says to what it was told: it was there to hear it.
     let code = ReturnCode::NotSupported;
     let said = world.receive(far(1), Packet::RegAck { topic_id, message: number, code });
     assert!(matches!(packets(&said, far(1))[..], [Packet::Publish(Publish { topic: SHORT, .. })]), "{said:?}");
@@ -139,6 +139,84 @@ fn an_address_that_answers_is_proved_and_gets_all() {
         assert_eq!(packets(&world.receive(here(1), message), far(1)).len(), 1);
     }
     world.shard.audit().unwrap();
+}
+
+#[test]
+fn a_made_up_address_holds_no_place_and_leaves_no_session() {
+    let mut world = World::new();
+    let said = world.receive(
+        far(1),
+        Packet::Connect { will: false, clean: false, protocol: 1, seconds: u16::MAX, client_id: "nobody" },
+    );
+    assert!(matches!(packets(&said, far(1))[..], [Packet::ConnAck(_), Packet::Register { .. }]), "{said:?}");
+    // Neither sleep nor signs of life make it last.
+    world.receive(far(1), Packet::Disconnect { seconds: Some(u16::MAX) });
+    for _ in 0..5 {
+        world.wait(Duration::from_secs(10));
+        world.receive(far(1), Packet::Publish(publish(SHORT, QoS::AtMostOnce, 0, b"x")));
+    }
+    while world.now < tidegate_control::Timestamp::from_secs_f64(1061.0) {
+        world.wait(Duration::from_secs(11));
+    }
+    assert_eq!(world.endpoint.stats().peers, 0);
+    assert!(world.shard.client("nobody", world.now).is_none());
+    world.receive(far(1), Packet::Connect { will: false, clean: false, protocol: 1, seconds: 60, client_id: "nobody" });
+    world.receive(far(1), Packet::Disconnect { seconds: None });
+    assert!(world.shard.client("nobody", world.now).is_none(), "nor by a goodbye");
+    // Who answers stays, and so does who uses an identifier that it was given.
+    let lasting = |client_id| Packet::Connect { will: false, clean: false, protocol: 1, seconds: 600, client_id };
+    let said = world.receive(far(2), lasting("answers"));
+    let [_, Packet::Register { topic_id, message, .. }] = packets(&said, far(2))[..] else { panic!("{said:?}") };
+    world.receive(far(2), Packet::RegAck { topic_id, message, code: ReturnCode::NotSupported });
+    world.receive(far(3), lasting("publishes"));
+    let id = world.register(far(3), "a/b");
+    world.receive(far(3), Packet::Publish(publish(TopicRef::Id(id), QoS::AtMostOnce, 0, b"x")));
+    for _ in 0..20 {
+        world.wait(Duration::from_secs(10));
+    }
+    assert_eq!(world.endpoint.stats().peers, 2);
+    world.shard.audit().unwrap();
+}
+
+#[test]
+fn made_up_addresses_make_room_for_the_next() {
+    let mut world = World::new();
+    for count in 0..3000_u16 {
+        let [high, low] = count.to_be_bytes();
+        world.receive(SocketAddr::from(([10, 0, high, low], 1)), connect(&format!("nobody{count}")));
+    }
+    assert_eq!(world.endpoint.stats().peers, 1024);
+    world.connect(far(1), "somebody");
+    for count in 3000..6000_u16 {
+        let [high, low] = count.to_be_bytes();
+        world.receive(SocketAddr::from(([10, 0, high, low], 1)), connect(&format!("nobody{count}")));
+    }
+    let said = world.receive(far(1), Packet::PingReq { client_id: "" });
+    assert_eq!(packets(&said, far(1)), [Packet::PingResp], "it is there still");
+    world.shard.audit().unwrap();
+}
+
+#[test]
+fn a_network_of_ipv6_has_the_places_of_one_address() {
+    let mut world = World::new();
+    let near = |last: u16| SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, last], 1));
+    let beside = SocketAddr::from(([0x2001, 0xdb8, 0, 1, 0, 0, 0, 1], 1));
+    let mut congested = 0;
+    for last in 1..=1100 {
+        let said = world.receive(near(last), connect(&format!("crowd{last}")));
+        congested += usize::from(packets(&said, near(last)) == [Packet::ConnAck(ReturnCode::Congestion)]);
+    }
+    assert_eq!(congested, 1100 - 1024);
+    world.connect(beside, "beside");
+    let mut world = World::new();
+    let message = Publish { quality: Quality::Unconnected, ..publish(SHORT, QoS::AtMostOnce, 0, b"x") };
+    for last in 1..=200 {
+        world.receive(near(last), Packet::Publish(message));
+    }
+    let stats = world.endpoint.stats();
+    assert_eq!((stats.peers, stats.refused), (64, 200 - 64));
+    world.receive(beside, Packet::Publish(message));
+    assert_eq!(world.endpoint.stats().peers, 65);
 }
 
 /// A message of a client that means well, or badly.

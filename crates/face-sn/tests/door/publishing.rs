@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_core::Whom;
 use tidegate_core::access::{Action, Identity, Policy};
 use tidegate_core::settings::{Rate, Settings};
-use tidegate_face_sn::packet::{FilterRef, Packet, Publish, Quality, ReturnCode, TopicRef};
+use tidegate_face_sn::packet::{FilterRef, Packet, Publish, Quality, ReturnCode, TopicRef, WillTopic};
 use tidegate_wire_mqtt::QoS;
 
 use crate::world::{Said, World, far, here, number, packets, publish};
@@ -206,6 +206,62 @@ fn a_flooder_hears_congestion_and_nobody_else_notices() {
             assert_eq!(payloads(&said, 2), [b"y"]);
         }
         assert!(congested > 10, "{qos:?}: {congested}");
+        world.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn who_is_not_read_while_the_disk_is_slow_is_counted_and_its_answers_are_heard() {
+    for is_leaving in [false, true] {
+        let mut world = World::new();
+        world.shard.keep_journal(0);
+        world.connect(here(2), "other");
+        let connect = Packet::Connect { will: true, clean: true, protocol: 1, seconds: 60, client_id: "publisher" };
+        world.receive(here(1), connect);
+        world.receive(here(1), Packet::WillTopic(Some(WillTopic { name: "ww", qos: QoS::AtMostOnce, retain: false })));
+        world.receive(here(1), Packet::WillMsg(b"lost"));
+        world.subscribe(here(2), FilterRef::Short(*b"ww"), QoS::AtMostOnce);
+        world.subscribe(here(1), FilterRef::Short(*b"aa"), QoS::AtLeastOnce);
+        let answered = TopicRef::Short(*b"aa");
+        let mut to_answer = Vec::new();
+        for message in 1..=2 {
+            let said =
+                world.receive(here(2), Packet::Publish(publish(answered, QoS::AtLeastOnce, message, b"to answer")));
+            to_answer.extend(packets(&said, here(1)).into_iter().filter_map(|packet| match packet {
+                Packet::Publish(publish) => Some(publish.message),
+                _ => None,
+            }));
+        }
+        assert_eq!(to_answer.len(), 1, "one at a time");
+        world.shard.handle_store_lag(Duration::from_secs(30));
+        let before = world.shard.stats().publish_received;
+        let large = [7; 20_000];
+        let mut sent = 0;
+        for port in [3, 4, 5, 1] {
+            if port != 1 {
+                world.connect(here(port), &format!("filler{port}"));
+            }
+            for message in 1..=14 {
+                let kept = Publish { retain: true, ..publish(SHORT, QoS::AtLeastOnce, message, &large) };
+                world.receive(here(port), Packet::Publish(kept));
+                world.shard.poll_journal();
+                sent += 1;
+            }
+        }
+        let stats = world.shard.stats();
+        assert_eq!(stats.publish_received - before, sent, "each of them came");
+        assert!(stats.publish_refused >= 14, "{}", stats.publish_refused);
+        world.shard.audit().unwrap();
+        if is_leaving {
+            let bye = Packet::Disconnect { seconds: None };
+            let said = world.receive(here(1), bye);
+            assert_eq!(packets(&said, here(1)), [bye]);
+            assert!(payloads(&said, 2).is_empty(), "it has said goodbye");
+            assert!(world.shard.client("publisher", world.now).is_none());
+        } else {
+            let said = world.receive(here(1), ack(answered, to_answer[0], ReturnCode::Accepted));
+            assert_eq!(payloads(&said, 1), [b"to answer"], "the next one");
+        }
         world.shard.audit().unwrap();
     }
 }

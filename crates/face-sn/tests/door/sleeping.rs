@@ -123,6 +123,19 @@ fn a_sleeper_that_does_not_wake_is_lost_and_its_will_is_published() {
 }
 
 #[test]
+fn what_waited_for_a_sleeper_that_does_not_wake_is_counted() {
+    let mut world = world(QoS::AtMostOnce);
+    for message in 1..=5 {
+        send(&mut world, QoS::AtMostOnce, message);
+    }
+    while world.endpoint.stats().peers > 1 {
+        world.wait(Duration::from_secs(100));
+    }
+    assert_eq!(world.endpoint.stats().dropped, 5);
+    world.shard.audit().unwrap();
+}
+
+#[test]
 fn what_waits_for_a_sleeper_has_the_bounds_of_any_slow_client() {
     let mut world = world(QoS::AtLeastOnce);
     for message in 1..=5000 {

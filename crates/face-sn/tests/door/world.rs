@@ -107,7 +107,17 @@ impl World {
     /// A client is connected, for as long as it likes.
     pub(crate) fn connect(&mut self, from: SocketAddr, client_id: &str) {
         let said = self.receive(from, connect(client_id));
-        assert_eq!(packets(&said, from), [Packet::ConnAck(ReturnCode::Accepted)]);
+        let heard = packets(&said, from);
+        assert_eq!(heard[0], Packet::ConnAck(ReturnCode::Accepted));
+        match heard[1..] {
+            [] => assert!(from.ip().is_loopback()),
+            // One from elsewhere shows that it is there.
+            [Packet::Register { topic_id, message, .. }] => {
+                let code = ReturnCode::Accepted;
+                assert!(self.receive(from, Packet::RegAck { topic_id, message, code }).is_empty());
+            }
+            ref other => panic!("{other:?}"),
+        }
     }
 
     /// A client subscribes; the topic identifier.
