@@ -61,7 +61,8 @@ impl Crowd {
     }
 }
 
-fn place(address: IpAddr) -> IpAddr {
+/// Whose places those of an address are.
+pub(crate) fn place(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {
             let mut octets = six.octets();
