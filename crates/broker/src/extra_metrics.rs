@@ -220,18 +220,19 @@ fn amqp_metrics(shards: &BTreeMap<usize, AmqpStats>) -> Vec<ExtraMetric> {
         return Vec::new();
     }
     let sum = |field: fn(&AmqpStats) -> u64| shards.values().map(field).sum();
-    let events: [(&'static str, u64); 6] = [
+    let events: [(&'static str, u64); 7] = [
         ("frames", sum(|stats| stats.frames)),
         ("faults", sum(|stats| stats.faults)),
         ("links_refused", sum(|stats| stats.links_refused)),
         ("rejected", sum(|stats| stats.rejected)),
         ("modified", sum(|stats| stats.modified)),
         ("declined", sum(|stats| stats.declined)),
+        ("returned", sum(|stats| stats.returned)),
     ];
     let mut metrics: Vec<ExtraMetric> = Vec::new();
     metrics.extend(events.map(|(event, value)| ExtraMetric {
         family: "amqp_events",
-        help: "AMQP: frames, faults that ended something, links and messages that were not taken, and messages that a receiver did not want.",
+        help: "AMQP: frames, faults that ended something, links and messages that were not taken, and messages that a receiver did not want, or gave back.",
         is_counter: true,
         labels: vec![("event", event)],
         value,

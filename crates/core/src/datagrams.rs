@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;

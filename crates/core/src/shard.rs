@@ -183,6 +183,12 @@ impl Shard {
         self.state.confirm(conn, number, confirmation, now)
     }
 
+    /// A client gives a message back that it has not confirmed: it is sent again, with the same number. False if it was sent none of
+    /// this number.
+    pub fn return_message(&mut self, conn: ConnId, number: PacketId, now: Timestamp) -> bool {
+        self.state.return_message(conn, number, now)
+    }
+
     /// A client will not send a message again that it sent exactly once: its number is free.
     pub fn release(&mut self, conn: ConnId, number: PacketId) {
         self.state.release_number(conn, number);

@@ -10,9 +10,11 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 
 use crate::cookie::CookieKey;
-use crate::crowd::Crowd;
+use crate::crowd::{Crowd, place};
 use crate::hello::{self, Alert, Hello, Opening};
-use crate::limits::{BUFFER_BYTES, IDLE_MAX, TIMERS_PER_TURN_MAX};
+use crate::limits::{
+    ADDRESS_PUT_OFF_MAX, BUFFER_BYTES, IDLE_MAX, PUT_OFF_MAX, STEPS_PER_TURN_MAX, TIMERS_PER_TURN_MAX,
+};
 use crate::plan::DtlsPlan;
 use crate::session::{DtlsPeer, Ending, Outgoing, Session};
 
@@ -69,6 +71,9 @@ pub struct DtlsEndpoint {
     /// Who was in sessions that are over, until that is told.
     leaving: BTreeMap<SocketAddr, DtlsPeer>,
     crowd: Crowd,
+    /// Parts of handshakes that this turn has seen, and datagrams with more of them for the next turns.
+    steps: usize,
+    put_off: VecDeque<(SocketAddr, Box<[u8]>)>,
     events: VecDeque<DtlsEvent>,
     buffer: Box<[u8]>,
     stats: DtlsStats,
@@ -91,6 +96,8 @@ impl DtlsEndpoint {
             timers: BTreeSet::new(),
             leaving: BTreeMap::new(),
             crowd: Crowd::default(),
+            steps: 0,
+            put_off: VecDeque::new(),
             events: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
             stats: DtlsStats::default(),
@@ -150,10 +157,52 @@ impl DtlsEndpoint {
     /// A datagram came.
     pub fn handle_datagram(&mut self, from: SocketAddr, datagram: &[u8], now: Timestamp) {
         self.stats.datagrams += 1;
-        match hello::read(datagram) {
+        let opening = hello::read(datagram);
+        if self.is_step(from, &opening, now) {
+            if self.steps >= STEPS_PER_TURN_MAX || !self.put_off.is_empty() {
+                return self.put_off(from, datagram);
+            }
+            self.steps += 1;
+        }
+        self.handle_opening(from, datagram, &opening, now);
+    }
+
+    fn handle_opening(&mut self, from: SocketAddr, datagram: &[u8], opening: &Opening<'_>, now: Timestamp) {
+        match opening {
             Opening::Nothing => self.stats.malformed += 1,
-            Opening::Hello(hello) => self.on_hello(from, &hello, now),
+            Opening::Hello(hello) => self.on_hello(from, hello, now),
             Opening::Record => self.on_record(from, datagram, now),
+        }
+    }
+
+    /// Whether dealing with this may take long: it is a part of a handshake whose address is proved.
+    fn is_step(&self, from: SocketAddr, opening: &Opening<'_>, now: Timestamp) -> bool {
+        match opening {
+            Opening::Nothing => false,
+            Opening::Hello(hello) => self.cookies.proof(hello, from, now).is_some(),
+            Opening::Record => self.sessions.get(&from).is_some_and(|session| session.peer().is_none()),
+        }
+    }
+
+    fn put_off(&mut self, from: SocketAddr, datagram: &[u8]) {
+        let here = place(from.ip());
+        let of_address = self.put_off.iter().filter(|(other, _)| place(other.ip()) == here).count();
+        if self.put_off.len() >= PUT_OFF_MAX || of_address >= ADDRESS_PUT_OFF_MAX {
+            self.stats.crowded += 1;
+        } else {
+            self.put_off.push_back((from, datagram.into()));
+        }
+    }
+
+    /// Some of what an earlier turn had no time for.
+    fn go_on(&mut self, now: Timestamp) {
+        self.steps = 0;
+        while self.steps < STEPS_PER_TURN_MAX
+            && let Some((from, datagram)) = self.put_off.pop_front()
+        {
+            self.steps += 1;
+            let opening = hello::read(&datagram);
+            self.handle_opening(from, &datagram, &opening, now);
         }
     }
 
@@ -224,6 +273,9 @@ impl DtlsEndpoint {
 
     /// When `turn` should be called.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
+        if !self.put_off.is_empty() {
+            return Some(Timestamp::ZERO);
+        }
         self.timers.first().map(|(at, _)| *at)
     }
 
@@ -238,6 +290,7 @@ impl DtlsEndpoint {
 
     /// Parts of handshakes that are to be sent again, handshakes that take too long, sessions that are silent. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
+        self.go_on(now);
         let instant = self.instant(now);
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(&(at, address)) = self.timers.first().filter(|(at, _)| *at <= now) else { return };

@@ -3,9 +3,11 @@
 
 mod world;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate_dtls::{DtlsEvent, DtlsPeer};
+use tidegate_control::Timestamp;
+use tidegate_dtls::{DtlsEvent, DtlsPeer, SESSION_BYTES};
 use world::{KEY, TestClient, TestWorld, address};
 
 #[test]
@@ -98,6 +100,89 @@ fn handshakes_of_one_address_have_an_end_and_end_in_time() {
     assert_eq!((stats.handshakes, stats.crowded), (32, 68));
     world.pass(Duration::from_secs(11));
     assert_eq!((world.endpoint.len(), world.endpoint.stats().failed, world.endpoint.poll_timeout()), (0, 32, None));
+}
+
+/// A client whose next datagram begins a handshake: its address is proved.
+fn proved(world: &mut TestWorld, port: u16) -> TestClient {
+    let mut client = TestClient::with_key("pump-7", KEY);
+    client.at = SocketAddr::from(([192, 0, 2, port as u8], 10_000));
+    let datagram = client.next().unwrap();
+    world.endpoint.handle_datagram(client.at, &datagram, world.now);
+    world.take(&mut client);
+    client
+}
+
+#[test]
+fn a_turn_has_time_for_some_handshakes_and_the_others_wait_for_theirs() {
+    let mut world = TestWorld::new();
+    let mut clients: Vec<TestClient> = (1..=20).map(|port| proved(&mut world, port)).collect();
+    let mut open = TestClient::with_key("pump-8", KEY);
+    world.meet(&mut open);
+    for client in &mut clients {
+        let datagram = client.next().unwrap();
+        world.endpoint.handle_datagram(client.at, &datagram, world.now);
+    }
+    let begun = |world: &TestWorld| world.endpoint.stats().begun - 1;
+    assert_eq!((begun(&world), world.endpoint.poll_timeout()), (8, Some(Timestamp::ZERO)));
+    // Who has a session is heard meanwhile.
+    open.say(b"data");
+    let datagram = open.next().unwrap();
+    world.endpoint.handle_datagram(open.at, &datagram, world.now);
+    let heard = std::iter::from_fn(|| world.endpoint.poll_event()).any(|event| matches!(event, DtlsEvent::Data(..)));
+    assert!(heard);
+    for expected in [16, 20] {
+        world.endpoint.turn(world.now);
+        assert_eq!(begun(&world), expected);
+    }
+    assert!(world.endpoint.poll_timeout().is_some_and(|at| at > world.now));
+}
+
+#[test]
+fn one_address_does_not_take_the_time_of_all() {
+    let mut world = TestWorld::new();
+    let mut flooder = proved(&mut world, 1);
+    let datagram = flooder.next().unwrap();
+    for _ in 0..1000 {
+        world.endpoint.handle_datagram(flooder.at, &datagram, world.now);
+    }
+    let mut other = proved(&mut world, 2);
+    world.run(&mut other);
+    assert!(other.is_connected);
+    assert!(world.endpoint.stats().crowded > 900, "{:?}", world.endpoint.stats());
+}
+
+#[test]
+fn a_session_takes_the_memory_that_is_accounted_for_it() {
+    let mut world = TestWorld::new();
+    let sessions = 64;
+    for by_key in [true, false] {
+        let mut bytes = 0;
+        for port in 0..sessions {
+            let mut client =
+                if by_key { TestClient::with_key("pump-7", KEY) } else { TestClient::with_certificate("pump-8") };
+            client.at = address(port + if by_key { 0 } else { sessions });
+            // What the endpoint takes, and not the client.
+            while let Some(datagram) = client.next() {
+                let counted = allocation_counter::measure(|| {
+                    world.endpoint.handle_datagram(client.at, &datagram, world.now);
+                    world.endpoint.turn(world.now);
+                });
+                bytes += counted.bytes_current;
+                while let Some(event) = world.endpoint.poll_event() {
+                    if let DtlsEvent::Send(_, datagram) = event {
+                        // On its way, and nothing of the session's.
+                        bytes -= i64::try_from(datagram.capacity()).unwrap();
+                        client.hear(&datagram);
+                    }
+                }
+            }
+            assert!(client.is_connected);
+        }
+        let each = bytes / i64::from(sessions);
+        println!("{each} bytes of a session, by key: {by_key}");
+        let accounted = i64::try_from(SESSION_BYTES).unwrap();
+        assert!((accounted / 2..=accounted).contains(&each), "{each} bytes, by key: {by_key}");
+    }
 }
 
 #[test]

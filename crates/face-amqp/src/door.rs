@@ -29,6 +29,8 @@ pub struct AmqpStats {
     pub modified: u64,
     /// Messages that a receiver did not want.
     pub declined: u64,
+    /// Messages that a receiver has given back, and was sent again.
+    pub returned: u64,
     /// Connections that there are now.
     pub connections: u64,
     /// Links by which is published now.
@@ -176,6 +178,7 @@ impl AmqpDoor {
         stats.rejected += counts.rejected;
         stats.modified += counts.modified;
         stats.declined += counts.declined;
+        stats.returned += counts.returned;
         if let Some(watched) = self.watched.get_mut(&conn) {
             stats.senders = stats.senders + senders - core::mem::replace(&mut watched.senders, senders);
             stats.receivers = stats.receivers + receivers - core::mem::replace(&mut watched.receivers, receivers);

@@ -43,6 +43,8 @@ pub(crate) const PACED_FOR: Duration = Duration::from_secs(10);
 pub(crate) const PACE_EVERY: Duration = Duration::from_secs(1);
 /// The longest that a link is left without credit because of one refusal.
 pub(crate) const CREDIT_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Times that a receiver may give one message back before that means that it does not want it.
+pub(crate) const RETURNS_MAX: u8 = 8;
 /// Timers that are looked at in one turn.
 pub(crate) const TIMERS_PER_TURN_MAX: usize = 256;
 

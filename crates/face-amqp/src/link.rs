@@ -38,6 +38,10 @@ pub struct AmqpLink {
     pub(crate) copies: BTreeMap<PacketId, u32>,
     /// Messages that the core is to be told are there.
     pub(crate) confirmed: Vec<PacketId>,
+    /// Messages that receivers have given back and are to have again...
+    pub(crate) returned: Vec<PacketId>,
+    /// ...and how often each of those under way was.
+    pub(crate) returns: BTreeMap<PacketId, u8>,
     /// Messages of the peer that wait for their answers, by the core's number.
     deliveries: BTreeMap<u16, IncomingDelivery>,
     next_number: u16,
@@ -63,6 +67,7 @@ pub(crate) struct LinkCounts {
     pub(crate) rejected: u64,
     pub(crate) modified: u64,
     pub(crate) declined: u64,
+    pub(crate) returned: u64,
 }
 
 /// Where a message of the peer came from.
@@ -85,6 +90,8 @@ impl AmqpLink {
             homeless: BTreeMap::new(),
             copies: BTreeMap::new(),
             confirmed: Vec::new(),
+            returned: Vec::new(),
+            returns: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             next_number: 0,
             parked: Parked::new(charge),

@@ -8,7 +8,7 @@ use tidegate_core::Charge;
 use tidegate_core::face::{Frames, OutgoingPublication};
 use tidegate_wire_mqtt::{PacketId, QoS};
 
-use crate::limits::{PARKED_BYTES_MAX, PARKED_MAX};
+use crate::limits::{PARKED_BYTES_MAX, PARKED_MAX, RETURNS_MAX};
 use crate::link::AmqpLink;
 use crate::message::{put_head, put_tail};
 use crate::reply::{TransferReply, put_transfer};
@@ -121,6 +121,19 @@ impl AmqpLink {
     /// A receiver has answered a delivery.
     pub(crate) fn answered(&mut self, number: PacketId) {
         note_answered(&mut self.copies, &mut self.confirmed, number);
+    }
+
+    /// A receiver gives a delivery back: it is to have it again, if that does not happen too often. False: it does not, or several links
+    /// have it, and the others would have it twice.
+    pub(crate) fn give_back(&mut self, number: PacketId) -> bool {
+        let returns = self.returns.get(&number).copied().unwrap_or(0);
+        if returns >= RETURNS_MAX || self.copies.contains_key(&number) {
+            return false;
+        }
+        self.returns.insert(number, returns + 1);
+        self.returned.push(number);
+        self.counts.returned += 1;
+        true
     }
 
     /// A receiver's link is gone, and what was for it is given up.

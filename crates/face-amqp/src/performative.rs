@@ -96,6 +96,8 @@ pub(crate) struct Disposition {
     pub(crate) settled: bool,
     /// The code of the state, if there is one.
     pub(crate) state: Option<u64>,
+    /// The receiver would be glad of the message later.
+    pub(crate) is_return: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -242,8 +244,24 @@ fn disposition(fields: &mut Items<'_>) -> Result<Disposition, Malformed> {
     let first = fields.field()?.number()?.ok_or(MISSING)?;
     let last = fields.field()?.number()?.unwrap_or(first);
     let settled = fields.field()?.boolean()?.unwrap_or(false);
-    let state = fields.field()?.described().and_then(|state| state.code);
-    Ok(Disposition { role, first, last, settled, state })
+    let described = fields.field()?.described();
+    let is_return = described.is_some_and(is_return);
+    let state = described.and_then(|state| state.code);
+    Ok(Disposition { role, first, last, settled, state, is_return })
+}
+
+/// Released; or modified, and not undeliverable here. What cannot be read is no wish for more.
+fn is_return(state: Described<'_>) -> bool {
+    let is_undeliverable = || {
+        let Ok(mut fields) = state.fields() else { return true };
+        let _failed = fields.field();
+        fields.field().ok().and_then(|field| field.boolean().ok()).is_none_or(|is| is.unwrap_or(false))
+    };
+    match state.code {
+        Some(0x26) => true,
+        Some(0x27) => !is_undeliverable(),
+        _ => false,
+    }
 }
 
 fn detach(fields: &mut Items<'_>) -> Result<Detach, Malformed> {

@@ -60,9 +60,16 @@ pub(crate) enum Outcome {
 /// Tells the core of messages that receivers have.
 pub(crate) fn confirm(shard: &mut Shard, conn: ConnId, moment: &Moment) {
     let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return };
-    for number in core::mem::take(&mut link.confirmed) {
+    let (confirmed, returned) = (core::mem::take(&mut link.confirmed), core::mem::take(&mut link.returned));
+    for number in &confirmed {
+        link.returns.remove(number);
+    }
+    for number in confirmed {
         // It is of QoS 1, or unknown: there is no way to confuse them.
         let _ = shard.confirm(conn, number, Confirmation::Received, moment.now());
+    }
+    for number in returned {
+        shard.return_message(conn, number, moment.now());
     }
 }
 
@@ -279,14 +286,15 @@ fn disposition(link: &mut AmqpLink, channel: u16, disposition: &Disposition) {
     let named = session.named(disposition.first, disposition.last);
     let answered: Vec<_> = named.iter().filter_map(|id| Some((*id, session.unsettled.remove(id)?.number))).collect();
     for (id, number) in answered {
-        if matches!(disposition.state, Some(0x25..=0x27)) {
+        let is_given_back = disposition.is_return && number.is_some_and(|number| link.give_back(number));
+        if matches!(disposition.state, Some(0x25..=0x27)) && !is_given_back {
             link.counts.declined += 1;
         }
         if !disposition.settled {
             // It waits for this side to settle first.
             put_disposition(channel, Role::Sender, id, Some(&DeliveryState::Accepted), &mut link.outgoing);
         }
-        if let Some(number) = number {
+        if let Some(number) = number.filter(|_| !is_given_back) {
             link.answered(number);
         }
     }

@@ -39,7 +39,10 @@ impl<T: Fresh> Deref for Scarce<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_deref().unwrap_or_else(|| T::fresh())
+        match &self.0 {
+            Some(part) => part,
+            None => T::fresh(),
+        }
     }
 }
 

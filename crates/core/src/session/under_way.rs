@@ -29,7 +29,7 @@ pub(crate) struct UnderWay {
 struct Inflight {
     packet_id: PacketId,
     stage: InflightStage,
-    /// It was sent on an earlier connection, and not yet on this one.
+    /// It was sent on an earlier connection, and not yet on this one; or its client has given it back.
     is_unsent: bool,
     /// It is sent when this turn is synced; 0 once it was.
     after: u64,
@@ -144,6 +144,16 @@ impl UnderWay {
             InflightStage::Released { place } => *place,
         };
         Some(core::mem::replace(&mut inflight.stage, InflightStage::Released { place }))
+    }
+
+    /// The client gives one back that it was sent: it is to be sent again. False if it was sent none of this number.
+    pub(crate) fn put_back(&mut self, id: PacketId) -> bool {
+        let mut sent = self.messages.iter_mut().filter(|inflight| inflight.after == 0 && !inflight.is_unsent);
+        let given = sent.find(|inflight| inflight.packet_id == id && matches!(inflight.stage, InflightStage::Sent(_)));
+        let Some(given) = given else { return false };
+        given.is_unsent = true;
+        self.unsent += 1;
+        true
     }
 
     /// The first whose turn is synced: it is to be sent now.

@@ -105,6 +105,11 @@ impl TestWorld {
 
     /// What the endpoint has to say, some of it to this client.
     pub(crate) fn take(&mut self, client: &mut TestClient) {
+        // As a driver does: each turn has time for a few parts of handshakes, and the next one is at once if there are more.
+        self.endpoint.turn(self.now);
+        while self.endpoint.poll_timeout() == Some(Timestamp::ZERO) {
+            self.endpoint.turn(self.now);
+        }
         for (to, datagram) in std::mem::take(&mut self.under_way) {
             if !self.is_lost() && to == client.at {
                 client.hear(&datagram);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, attach_receiver, close, credit, detach, flow, settle};
-use crate::limits::PARKED_MAX;
+use crate::limits::{PARKED_MAX, RETURNS_MAX};
 
 #[test]
 fn a_receiver_is_sent_what_its_credit_is_for_and_the_rest_later() {
@@ -19,8 +19,36 @@ fn a_receiver_is_sent_what_its_credit_is_for_and_the_rest_later() {
     assert_eq!(world.say(ear, &credit(0, 2, 10)), ["transfer 0 2", "transfer 0 3", "transfer 0 4"]);
     // Of what was not answered the core knows.
     assert_eq!(world.shard.stats().inflight_messages, 3);
-    world.say(ear, &settle(2, 4, 0x26));
+    world.say(ear, &settle(2, 4, 0x25));
     assert_eq!((world.shard.stats().inflight_messages, world.door.stats().declined), (0, 3));
+}
+
+#[test]
+fn what_a_receiver_releases_comes_again_within_its_credit_and_not_for_ever() {
+    let mut world = World::new();
+    let ear = world.dial("ear");
+    world.say(ear, &attach_receiver(0, "r", "a", 2));
+    world.say(ear, &credit(0, 0, 2));
+    world.publish("a", "x");
+    assert_eq!(world.hear(ear), ["transfer 0 x"]);
+    assert_eq!(world.say(ear, &settle(0, 0, 0x26)), ["transfer 0 x"]);
+    // Its credit is used up: the message waits here.
+    assert_eq!(world.say(ear, &settle(1, 1, 0x26)), [""; 0]);
+    assert_eq!(world.say(ear, &credit(0, 2, 100)), ["transfer 0 x"]);
+    for delivery in 2..u32::from(RETURNS_MAX) {
+        assert_eq!(world.say(ear, &settle(delivery, delivery, 0x26)), ["transfer 0 x"]);
+    }
+    assert_eq!((world.shard.stats().inflight_messages, world.door.stats().declined), (1, 0));
+    let last = u32::from(RETURNS_MAX);
+    assert_eq!(world.say(ear, &settle(last, last, 0x26)), [""; 0]);
+    let stats = world.door.stats();
+    assert_eq!((world.shard.stats().inflight_messages, stats.declined, stats.returned), (0, 1, u64::from(RETURNS_MAX)));
+    assert!(world.shard.audit().is_ok());
+    // Another message is another one.
+    world.publish("a", "y");
+    assert_eq!(world.hear(ear), ["transfer 0 y"]);
+    assert_eq!(world.say(ear, &settle(last + 1, last + 1, 0x24)), [""; 0]);
+    assert_eq!(world.shard.stats().inflight_messages, 0);
 }
 
 #[test]
