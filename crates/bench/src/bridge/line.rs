@@ -210,10 +210,9 @@ pub(crate) fn time_clients(address: SocketAddr, span: &TimedSpan, time: Option<D
         subscriber.hear(|packet| {
             if let Packet::Publish(publish) = packet
                 && let Some(sent) = std::str::from_utf8(publish.payload).ok().and_then(|text| text.parse::<u64>().ok())
+                && span.has_begun.load(Ordering::Relaxed)
             {
-                if span.has_begun.load(Ordering::Relaxed) {
-                    histogram.record(begun.elapsed().as_nanos() as u64 - sent);
-                }
+                histogram.record(begun.elapsed().as_nanos() as u64 - sent);
             }
         })?;
     }
