@@ -112,6 +112,12 @@ pub(super) fn rate_line(what: &str, rate: f64, least: f64) -> String {
     format!("goal: {what} ≥ {}/s: {}/s, {word}", grouped(least), grouped(rate))
 }
 
+/// The same of a ratio: so many times at most.
+pub(super) fn ratio_line(what: &str, ratio: f64, most: f64) -> String {
+    let word = if ratio <= most { "met" } else { "missed" };
+    format!("goal: {what} ≤ {most} times: {ratio:.2} times, {word}")
+}
+
 fn of_role(entries: &[ReportEntry], role: BrokerRole) -> Option<&CaseOutcome> {
     entries.iter().find(|entry| entry.role == role)?.outcome.as_ref().ok()
 }

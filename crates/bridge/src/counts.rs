@@ -26,3 +26,10 @@ pub struct BridgeCounts {
     /// Connections that stood.
     pub connects: u64,
 }
+
+impl BridgeCounts {
+    /// Messages that got through, either way.
+    pub(crate) fn passed(&self) -> u64 {
+        self.sent + self.received
+    }
+}

@@ -89,8 +89,8 @@ pub struct BridgeMachine {
     /// When a lane may go on that waits for time.
     pump_at: Option<Timestamp>,
     reconnect: Reconnect,
-    /// Messages that were sent when this pair began to stand.
-    sent_before: u64,
+    /// Messages that had got through when this pair began to stand.
+    passed_before: u64,
     address: usize,
     /// Addresses that failed since one stood.
     failed: usize,
@@ -129,7 +129,7 @@ impl BridgeMachine {
             pace_in: DrainPace::new(into),
             pump_at: None,
             reconnect: Reconnect::default(),
-            sent_before: 0,
+            passed_before: 0,
             address: 0,
             failed: 0,
             with_bit: true,
@@ -333,7 +333,7 @@ impl BridgeMachine {
         (self.phase, self.since, self.failed) = (PairPhase::Up, now, 0);
         self.counts.connects += 1;
         self.reconnect.on_success(now);
-        self.sent_before = self.counts.sent;
+        self.passed_before = self.counts.passed();
         if self.config.notifies {
             greeting::say_up(&self.config, &mut self.remote);
         }
@@ -344,7 +344,7 @@ impl BridgeMachine {
         let stood = self.phase == PairPhase::Up;
         self.counts.failures += 1;
         self.close();
-        if stood && self.counts.sent - self.sent_before >= GOOD_AFTER {
+        if stood && self.counts.passed() - self.passed_before >= GOOD_AFTER {
             self.reconnect = Reconnect::default();
         }
         if stood {

@@ -31,16 +31,37 @@ const ROUNDS: u64 = 12;
 
 pub(crate) fn trace(_: impl FnOnce() -> String) {}
 
-fn here(folder: &Path, to: u16) -> Broker {
+/// Which way messages go, seen from the broker that has the bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    Out,
+    In,
+}
+
+impl Course {
+    /// Where publishers and where listeners are.
+    fn ports(self, site: u16, hub: u16) -> [u16; 2] {
+        match self {
+            Self::Out => [site, hub],
+            Self::In => [hub, site],
+        }
+    }
+}
+
+/// What gathers behind a narrow way comes at once when it is wide again: more than may wait for a client by default.
+const ROOM: &str = "[limits]\nqueue_messages_max = 1000000\n";
+
+fn here(folder: &Path, to: u16, course: Course) -> Broker {
+    let direction = if course == Course::Out { "out" } else { "in" };
     let config = format!(
-        "[[bridge]]\nname = \"hub\"\naddress = \"127.0.0.1:{to}\"\nclient_id = \"site\"\n[[bridge.topic]]\nfilter = \"t/#\"\nqos = 2\n"
+        "{ROOM}[[bridge]]\nname = \"hub\"\naddress = \"127.0.0.1:{to}\"\nclient_id = \"site\"\n\
+         [[bridge.topic]]\nfilter = \"t/#\"\ndirection = \"{direction}\"\nqos = 2\n"
     );
     Launch::at(folder).config(&config).arguments(["--log-level", "warn"]).start()
 }
 
-/// What gathers behind a narrow way comes at once when it is wide again: more than may wait for a client by default.
 fn there(folder: &Path) -> Broker {
-    Launch::at(folder).config("[limits]\nqueue_messages_max = 1000000\n").arguments(["--log-level", "warn"]).start()
+    Launch::at(folder).config(ROOM).arguments(["--log-level", "warn"]).start()
 }
 
 /// A client on a socket, until its broker is gone or somebody has seen enough.
@@ -88,6 +109,15 @@ fn talk(client: &mut Client, port: u16, dice: &mut Dice, stop: &AtomicBool, news
     Ok(())
 }
 
+/// Whoever talks is told to stop, also if what was waited for never came: else the test would hang instead of failing.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Everybody talks to its broker until `until` returns; it is told how many messages have arrived.
 fn live(clients: &mut [Client], ports: [u16; 2], seed: u64, until: impl FnOnce(&AtomicUsize)) {
     let (stop, news) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -97,8 +127,8 @@ fn live(clients: &mut [Client], ports: [u16; 2], seed: u64, until: impl FnOnce(&
             let (stop, news, mut dice) = (&stop, &news, Dice::new(seed * 31 + index as u64));
             scope.spawn(move || drive(client, port, &mut dice, stop, news));
         }
+        let _end = StopAtEnd(&stop);
         until(&news);
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
@@ -142,12 +172,12 @@ fn begin(clients: &mut [Client], site: &Broker, ports: [u16; 2]) {
     }
 }
 
-#[test]
-fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
+/// Either of two of ours is killed.
+fn between_two_of_ours(course: Course) {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let (mut clients, proxy, rounds) = (clients(), Proxy::new(), rounds());
-    let mut brokers = [here(folders[0].path(), proxy.port), there(folders[1].path())];
-    let ports = |brokers: &[Broker; 2]| [brokers[0].port("mqtt"), brokers[1].port("mqtt")];
+    let mut brokers = [here(folders[0].path(), proxy.port, course), there(folders[1].path())];
+    let ports = |brokers: &[Broker; 2]| course.ports(brokers[0].port("mqtt"), brokers[1].port("mqtt"));
     proxy.lead_to(brokers[1].port("mqtt"), Duration::ZERO);
     begin(&mut clients, &brokers[0], ports(&brokers));
     let mut dice = Dice::new(7);
@@ -161,12 +191,23 @@ fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
         if victim == 1 {
             proxy.cut();
         }
-        brokers[victim] = if victim == 0 { here(folders[0].path(), proxy.port) } else { there(folders[1].path()) };
+        brokers[victim] =
+            if victim == 0 { here(folders[0].path(), proxy.port, course) } else { there(folders[1].path()) };
         worsen(&proxy, &mut dice, brokers[1].port("mqtt"));
     }
     clear(&proxy, brokers[1].port("mqtt"));
     finish(&mut clients, ports(&brokers));
     check(&clients, rounds);
+}
+
+#[test]
+fn what_was_acknowledged_here_arrives_there_whichever_broker_is_killed() {
+    between_two_of_ours(Course::Out);
+}
+
+#[test]
+fn what_was_acknowledged_there_arrives_here_whichever_broker_is_killed() {
+    between_two_of_ours(Course::In);
 }
 
 /// The way is another one each time: plain, slow to answer, or narrow.
@@ -182,35 +223,52 @@ fn clear(proxy: &Proxy, port: u16) {
     proxy.lead_to(port, Duration::ZERO);
 }
 
-#[test]
-fn what_was_acknowledged_here_arrives_at_mosquitto_when_this_broker_is_killed_or_the_way_is_cut() {
-    // It keeps sessions over a connection, and not over a `kill -9`: it is not killed.
-    let Some(hub) = Mosquitto::start("max_queued_messages 0") else { return };
+/// This broker is killed, the way is cut, or mosquitto ends as it is told. mosquitto writes its sessions when it ends, and not
+/// before it acknowledges: with a `kill -9` it forgets what it has promised, to everybody, so it is not killed.
+fn with_mosquitto(course: Course) {
+    let kept = tempfile::tempdir().unwrap();
+    // Started by root, it writes as somebody else.
+    std::fs::set_permissions(kept.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let lasting = format!("persistence true\npersistence_location {}/\n", kept.path().display());
+    let Some(mut hub) = Mosquitto::start(&format!("max_queued_messages 0\n{lasting}")) else { return };
     let folder = tempfile::tempdir().unwrap();
     let (mut clients, proxy) = (clients(), Proxy::new());
     proxy.lead_to(hub.port, Duration::ZERO);
-    let mut site = here(folder.path(), proxy.port);
-    begin(&mut clients, &site, [site.port("mqtt"), hub.port]);
+    let mut site = here(folder.path(), proxy.port, course);
+    let ports = |site: &Broker, hub: &Mosquitto| course.ports(site.port("mqtt"), hub.port);
+    begin(&mut clients, &site, ports(&site, &hub));
     let mut dice = Dice::new(11);
     for round in 0..rounds() {
-        let (is_killed, wanted) = (dice.below(2) == 1, 1 + dice.below(60) as usize);
-        live(&mut clients, [site.port("mqtt"), hub.port], round, |news| {
+        let (fate, wanted) = (dice.below(3), 1 + dice.below(60) as usize);
+        live(&mut clients, ports(&site, &hub), round, |news| {
             await_that("messages arrive", || news.load(Ordering::Relaxed) >= wanted);
-            if is_killed {
-                site.child.kill().unwrap();
-                site.child.wait().unwrap();
-            } else {
-                proxy.cut();
+            match fate {
+                0 => {
+                    site.child.kill().unwrap();
+                    site.child.wait().unwrap();
+                }
+                1 => proxy.cut(),
+                _ => hub.terminate(),
             }
         });
-        worsen(&proxy, &mut dice, hub.port);
-        if is_killed {
-            site = here(folder.path(), proxy.port);
+        match fate {
+            0 => site = here(folder.path(), proxy.port, course),
+            1 => {}
+            _ => {
+                proxy.cut();
+                hub.start_again();
+            }
         }
+        worsen(&proxy, &mut dice, hub.port);
     }
     clear(&proxy, hub.port);
-    finish(&mut clients, [site.port("mqtt"), hub.port]);
+    finish(&mut clients, ports(&site, &hub));
     check(&clients, rounds());
+}
+
+#[test]
+fn what_was_acknowledged_here_arrives_at_mosquitto() {
+    with_mosquitto(Course::Out);
 }
 
 /// Whatever is left arrives, with brokers that nobody kills.

@@ -46,6 +46,13 @@ impl Mosquitto {
         let _ = (self.child.kill(), self.child.wait());
     }
 
+    /// Lets it end as it likes: it writes what it keeps.
+    pub fn terminate(&mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(told.is_ok_and(|status| status.success()), "mosquitto is told to end");
+        let _ = self.child.wait();
+    }
+
     /// Starts it again at the same port.
     pub fn start_again(&mut self) {
         self.child = run(&self.program, &self.folder.path().join("mosquitto.conf"), self.port);

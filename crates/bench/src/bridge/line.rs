@@ -143,28 +143,58 @@ impl Counter {
         Ok(count)
     }
 
-    /// Different ones of the backlog.
-    pub(super) fn count_numbered(&mut self, wanted: u64, time: Duration, stop: &Stop) -> Result<NumberedArrivals> {
+    /// Different ones of the backlog; the span begins with the first of them.
+    pub(super) fn count_numbered(
+        &mut self,
+        wanted: u64,
+        time: Duration,
+        span: &TimedSpan,
+        stop: &Stop,
+    ) -> Result<NumberedArrivals> {
         let (end, mut first) = (Instant::now() + time, None);
         while (self.numbers.len() as u64) < wanted && Instant::now() < end && !stop.is_wanted() {
             self.take()?;
             if first.is_none() && !self.numbers.is_empty() {
                 first = Some(Instant::now());
+                span.begin();
             }
         }
         Ok(NumberedArrivals { count: self.numbers.len() as u64, first })
     }
 }
 
-/// A publisher and a subscriber of the hub's own, timed until it is over: p50 and p99 in ms.
-pub(crate) fn time_clients(address: SocketAddr, over: &AtomicBool, time: Option<Duration>) -> Result<(f64, f64)> {
+/// When what is timed begins and ends, for threads that do not see it themselves.
+#[derive(Debug, Default)]
+pub(crate) struct TimedSpan {
+    has_begun: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl TimedSpan {
+    /// One that has begun, and ends by time alone.
+    pub(crate) fn begun() -> Self {
+        Self { has_begun: AtomicBool::new(true), is_over: AtomicBool::new(false) }
+    }
+
+    pub(super) fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A publisher and a subscriber of the hub's own, timed while the span lasts: p50 and p99 in ms. What was sent before it began is not
+/// counted: calm seconds before a short drain would hide what the drain does.
+pub(crate) fn time_clients(address: SocketAddr, span: &TimedSpan, time: Option<Duration>) -> Result<(f64, f64)> {
     let mut subscriber = PlainClient::connect(address, "bench-own-sub")?;
     subscriber.subscribe(&["own/beat".to_owned()], QoS::AtMostOnce)?;
     let mut subscriber = PacketLine::new(subscriber)?;
     subscriber.socket.set_read_timeout(Some(BEAT))?;
     let mut publisher = PacketLine::new(PlainClient::connect(address, "bench-own-pub")?)?;
     let (begun, mut due, mut histogram) = (Instant::now(), Instant::now(), Histogram::default());
-    while !over.load(Ordering::Relaxed) && time.is_none_or(|time| begun.elapsed() < time) {
+    while !span.is_over.load(Ordering::Relaxed) && time.is_none_or(|time| begun.elapsed() < time) {
         if Instant::now() >= due {
             let stamp = (begun.elapsed().as_nanos() as u64).to_string();
             let (delivery, properties, payload) = (Delivery::AtMostOnce, Properties::EMPTY, stamp.as_bytes());
@@ -180,6 +210,7 @@ pub(crate) fn time_clients(address: SocketAddr, over: &AtomicBool, time: Option<
         subscriber.hear(|packet| {
             if let Packet::Publish(publish) = packet
                 && let Some(sent) = std::str::from_utf8(publish.payload).ok().and_then(|text| text.parse::<u64>().ok())
+                && span.has_begun.load(Ordering::Relaxed)
             {
                 histogram.record(begun.elapsed().as_nanos() as u64 - sent);
             }

@@ -2,7 +2,7 @@
 //! meanwhile; ours beside mosquitto's own bridge, each to a Tidegate and to a mosquitto.
 //!
 //! A run: both brokers stand, with a way between them that this program can close. It is closed, the site publishes its backlog at
-//! QoS 1, and the hub's own clients are timed undisturbed; then the way is opened, and they are timed until the backlog is there.
+//! QoS 1, and the hub's own clients are timed undisturbed; then the way is opened, and they are timed from the first message of the backlog to the last.
 //!
 //! The rate is that from the first message of the backlog to the last. How long the bridge took to look for the other side again is
 //! said beside it: that is a pause which each broker chooses, and no part of how fast it drains.
@@ -12,7 +12,6 @@ mod way;
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -20,16 +19,18 @@ use serde_json::{Value, json};
 use tidegate_program::Stop;
 
 use crate::arguments::BenchArgs;
-use crate::goals::rate_line;
+use crate::goals::{rate_line, ratio_line};
 use crate::peers;
 use crate::process::{BrokerNeeds, BrokerSource, start_site};
-use line::NumberedArrivals;
+use line::{NumberedArrivals, TimedSpan};
 use way::Way;
 
 /// Messages that wait, at scale 1.
 const BACKLOG: f64 = 100_000.0;
 /// Messages a second that are the goal between two of ours.
 const GOAL: f64 = 50_000.0;
+/// How many times its undisturbed p99 the hub's own clients may have while our bridge drains.
+const DISTURBANCE_GOAL: f64 = 2.0;
 /// How long a drain may take.
 const DRAIN_MAX: Duration = Duration::from_secs(300);
 /// How long two brokers may take to find each other.
@@ -56,6 +57,11 @@ impl DrainOutcome {
         self.messages as f64 / self.seconds.max(1e-9)
     }
 
+    /// The p99 of the hub's own clients during the drain, by the undisturbed one.
+    fn disturbance(&self) -> f64 {
+        self.drain.1 / self.calm.1.max(1e-9)
+    }
+
     fn line(&self) -> String {
         format!(
             "{:<10} -> {:<10} {:>8} messages in {:>6.1} s: {:>8.0}/s, begun after {:.1} s; the hub's own clients p50/p99 {:.2}/{:.2} ms, \
@@ -70,14 +76,14 @@ impl DrainOutcome {
             self.calm.1,
             self.drain.0,
             self.drain.1,
-            self.drain.1 / self.calm.1.max(1e-9)
+            self.disturbance()
         )
     }
 
     fn json(&self) -> Value {
         json!({
             "site": self.site, "hub": self.hub, "messages": self.messages, "begun_after_s": self.found_after,
-            "seconds": self.seconds, "per_s": self.rate(),
+            "seconds": self.seconds, "per_s": self.rate(), "disturbance": self.disturbance(),
             "calm_p50_ms": self.calm.0, "calm_p99_ms": self.calm.1, "drain_p50_ms": self.drain.0, "drain_p99_ms": self.drain.1,
         })
     }
@@ -105,6 +111,10 @@ pub(super) fn run(args: &BenchArgs) -> Result<u8> {
                     say(&format!("{}\n", outcome.line()));
                     if [site, hub].iter().all(|broker| matches!(broker, BrokerSource::Tidegate { .. })) {
                         say(&format!("{}\n", rate_line("between two Tidegates", outcome.rate(), GOAL)));
+                    }
+                    if matches!(site, BrokerSource::Tidegate { .. }) {
+                        let what = format!("p99 of {}'s own clients during the drain", hub.name());
+                        say(&format!("{}\n", ratio_line(&what, outcome.disturbance(), DISTURBANCE_GOAL)));
                     }
                     rows.push(outcome.json());
                 }
@@ -147,15 +157,15 @@ fn drain(site: &BrokerSource, hub: &BrokerSource, backlog: u64, calm: Duration, 
     }
     way.close();
     line::publish(site_broker.address, "drain/backlog", backlog)?;
-    let over = AtomicBool::new(false);
-    let undisturbed = line::time_clients(hub_broker.address, &over, Some(calm))?;
+    let undisturbed = line::time_clients(hub_broker.address, &TimedSpan::begun(), Some(calm))?;
+    let span = TimedSpan::default();
     std::thread::scope(|scope| {
-        let timed = scope.spawn(|| line::time_clients(hub_broker.address, &over, None));
+        let timed = scope.spawn(|| line::time_clients(hub_broker.address, &span, None));
         way.open();
         let begun = Instant::now();
-        let counted = arrivals.count_numbered(backlog, DRAIN_MAX, stop);
+        let counted = arrivals.count_numbered(backlog, DRAIN_MAX, &span, stop);
         let ended = Instant::now();
-        over.store(true, Ordering::Relaxed);
+        span.end();
         let during = timed.join().map_err(|_| anyhow::anyhow!("the hub's clients have failed"))??;
         let NumberedArrivals { count: messages, first } = counted?;
         let first = first.unwrap_or(ended);

@@ -7,7 +7,6 @@ mod flood;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use tidegate_program::Stop;
 
 use crate::arguments::BenchArgs;
-use crate::bridge::line;
+use crate::bridge::line::{self, TimedSpan};
 use crate::peers;
 use crate::process::{BrokerNeeds, BrokerSource, RunningBroker, start_guard, start_haproxy};
 use crate::procfs::CpuMeter;
@@ -145,7 +144,7 @@ fn measure(mosquitto: &Path, way: &Between, time: Duration, scale: f64, stop: &S
     };
     let (behind, between) = start(mosquitto, way, stop)?;
     let address = between.as_ref().map_or(behind.address, |between| between.address);
-    let pair = line::time_clients(address, &AtomicBool::new(false), Some(time))?;
+    let pair = line::time_clients(address, &TimedSpan::begun(), Some(time))?;
     let meters = [behind.pid, between.as_ref().and_then(|between| between.pid)].map(CpuMeter::start);
     let (messages, seconds) = flood::steady(address, time, scale)?;
     let cost = |meter: &CpuMeter| meter.stop(seconds).0.map(|cost| cost.total() * 1e6 / messages.max(1) as f64);

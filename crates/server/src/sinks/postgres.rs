@@ -93,17 +93,14 @@ impl PostgresReceiver {
     }
 
     async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
-        let client = match &self.tls {
-            Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await?;
-                tokio::spawn(async move { drop(connection.await) });
-                client
-            }
-            None => {
-                let (client, connection) = self.config.connect(NoTls).await?;
-                tokio::spawn(async move { drop(connection.await) });
-                client
-            }
+        let client = if let Some(tls) = &self.tls {
+            let (client, connection) = self.config.connect(tls.clone()).await?;
+            tokio::spawn(async move { drop(connection.await) });
+            client
+        } else {
+            let (client, connection) = self.config.connect(NoTls).await?;
+            tokio::spawn(async move { drop(connection.await) });
+            client
         };
         let table = &self.table;
         client
@@ -118,12 +115,11 @@ impl PostgresReceiver {
 
 /// What the database says about the rows is the rows' fault (classes 22 and 23 of SQLSTATE); everything else passes, or is mended.
 fn judge(error: &tokio_postgres::Error) -> SinkVerdict {
-    let why = match error.as_db_error() {
-        Some(said) => format!("it says {}: {}", said.code().code(), said.message()),
-        None => {
-            let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            format!("{error}{cause}")
-        }
+    let why = if let Some(said) = error.as_db_error() {
+        format!("it says {}: {}", said.code().code(), said.message())
+    } else {
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{error}{cause}")
     };
     match error.code().map(tokio_postgres::error::SqlState::code) {
         Some(code) if code.starts_with("22") || code.starts_with("23") => SinkVerdict::Refused { why },
