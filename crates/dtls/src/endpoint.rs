@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
+use tidegate_control::address::place_of;
 
 use crate::cookie::CookieKey;
-use crate::crowd::{Crowd, place};
+use crate::crowd::Crowd;
 use crate::hello::{self, Alert, Hello, Opening};
 use crate::limits::{
     ADDRESS_PUT_OFF_MAX, BUFFER_BYTES, IDLE_MAX, PUT_OFF_MAX, STEPS_PER_TURN_MAX, TIMERS_PER_TURN_MAX,
@@ -185,8 +186,8 @@ impl DtlsEndpoint {
     }
 
     fn put_off(&mut self, from: SocketAddr, datagram: &[u8]) {
-        let here = place(from.ip());
-        let of_address = self.put_off.iter().filter(|(other, _)| place(other.ip()) == here).count();
+        let here = place_of(from.ip());
+        let of_address = self.put_off.iter().filter(|(other, _)| place_of(other.ip()) == here).count();
         if self.put_off.len() >= PUT_OFF_MAX || of_address >= ADDRESS_PUT_OFF_MAX {
             self.stats.crowded += 1;
         } else {
