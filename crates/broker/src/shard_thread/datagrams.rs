@@ -172,8 +172,9 @@ impl ShardThread {
     }
 
     pub(super) fn on_datagrams(&mut self, door: usize) {
-        if let Some(door) = self.doors.get_mut(door) {
-            door.is_ready = true;
+        if let Some(door) = self.doors.get_mut(door).filter(|door| !door.is_ready) {
+            // Nothing was there a moment ago, however long it is since somebody looked.
+            (door.is_ready, door.dry_at) = (true, door.dry_at.max(self.silent_at));
         }
     }
 
