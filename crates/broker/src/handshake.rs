@@ -21,7 +21,7 @@ use crate::listener_counts::ListenerRefusal;
 use crate::permit::Permit;
 use crate::proxy_header::{PROXY_HEADER_BYTES_MAX, ProxyHeader, proxy_header};
 use crate::thread_message::{AcceptedSocket, Handover};
-use crate::websocket::upgrade::judge_origin;
+use crate::websocket::upgrade::judge_request_origin;
 use crate::websocket::{AllowedPages, Upgrade, upgrade};
 
 /// Nobody asks for the address of somebody that is leaving.
@@ -623,7 +623,7 @@ pub(crate) struct PagesHere<'a>(pub(crate) AllowedPages<'a>);
 
 impl face_http::Pages for PagesHere<'_> {
     fn judge(&self, peer: IpAddr, host: &str, origin: Option<&str>) -> Result<(), &'static str> {
-        judge_origin(peer, host, origin, self.0)
+        judge_request_origin(peer, host, origin, self.0)
     }
 }
 
