@@ -196,6 +196,8 @@ impl ShardThread {
                 return;
             }
             match door.socket.recv_from(&mut buffer) {
+                // Nobody can be answered there, and doors know by it who has no port (RFC 768).
+                Ok((_, from)) if from.port() == 0 => {}
                 Ok((length, from)) => {
                     let dry_at = door.dry_at;
                     // One that may have been cut is none: half of a message must not be published.
