@@ -12,6 +12,7 @@ mod read;
 mod restore;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use core::hash::BuildHasher;
 use core::time::Duration;
@@ -177,6 +178,24 @@ impl Shard {
         self.state.confirm(conn, number, confirmation, now)
     }
 
+    /// Nobody at a client will confirm a message that it was sent at least once: it is counted as lost.
+    pub fn lose_inflight(&mut self, conn: ConnId, number: PacketId, loss: Loss, now: Timestamp) {
+        self.state.lose_inflight(conn, number, loss, now);
+    }
+
+    /// Messages that were handed to a face while nobody at its client took them, and that somebody takes now: the face is
+    /// handed them again.
+    pub fn offer_again(&mut self, conn: ConnId, numbers: &BTreeSet<PacketId>, now: Timestamp) {
+        self.state.offer_again(conn, numbers, now);
+    }
+
+    /// Whether a client may publish to this topic, by the rules of now; for faces that would have to keep the beginning of a
+    /// message before there is one to ask about.
+    pub fn may_publish(&self, conn: ConnId, topic: &str) -> bool {
+        let session = self.state.session_at(conn).and_then(|index| self.state.sessions.get(index));
+        session.is_some_and(|session| self.state.may_publish(session.identity(), session.client_id(), topic, &[]))
+    }
+
     /// A client will not send a message again that it sent exactly once: its number is free.
     pub fn release(&mut self, conn: ConnId, number: PacketId) {
         self.state.release_number(conn, number);
@@ -211,6 +230,11 @@ impl Shard {
     /// The same where answers have an order: behind those that wait for the disk.
     pub fn say_in_turn(&mut self, conn: ConnId) {
         self.state.say_in_turn(conn);
+    }
+
+    /// Answers to a client that wait for the disk.
+    pub fn owed(&self, conn: ConnId) -> usize {
+        self.state.connection(conn).map_or(0, Connection::owed_answers)
     }
 
     /// Whether an answer to this connection waits for the disk.
