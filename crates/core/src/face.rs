@@ -71,6 +71,18 @@ pub trait Face: Any + Debug + Send {
         false
     }
 
+    /// Whether it keeps back something that it has words for, until there is room in the outbox: then it is told to
+    /// [catch up](Face::catch_up).
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    /// So many of the answers that were owed are said now, in their order; see [`Shard::owed`](crate::Shard::owed).
+    fn note_said(&mut self, _answers: usize) {}
+
+    /// There is room: what was kept back may be said, and is asked for as [`ClientAnswer::Due`].
+    fn catch_up(&mut self) {}
+
     /// Whether it takes one more message. Without room they wait in the queue of the session, until
     /// [`Shard::handle_room`](crate::Shard::handle_room).
     fn has_room(&self) -> bool {

@@ -1,10 +1,13 @@
 //! How messages are handed over at least once, and exactly once, in both directions.
 
+use alloc::collections::BTreeSet;
+
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::connection::Connection;
 use crate::face::ClientAnswer;
+use crate::ledger::Loss;
 use crate::session::{InflightStage, Queued};
 use crate::shard::ConnId;
 use crate::state::ShardState;
@@ -147,6 +150,36 @@ impl ShardState {
         }
         if is_waiting && let Some(connection) = self.connection(conn) {
             self.pump(connection.session(), now);
+        }
+    }
+
+    /// Nobody will confirm this message, which was at least once on its way: it is lost.
+    pub(crate) fn lose_inflight(&mut self, conn: ConnId, id: PacketId, loss: Loss, now: Timestamp) {
+        let Some(index) = self.session_at(conn) else { return };
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Some(position) = session.under_way.position(id) else { return };
+        if !matches!(session.under_way.stage(position), Some(InflightStage::Sent(_))) {
+            return;
+        }
+        if let Some(stage) = session.under_way.finish(position) {
+            self.journal.finish(session.kept(), &stage);
+            let is_waiting = session.has_more();
+            if let InflightStage::Sent(queued) = stage {
+                self.stats.inflight_messages -= 1;
+                self.lose_delivery(index, loss, queued.message.class());
+            }
+            if is_waiting {
+                self.pump(index, now);
+            }
+        }
+    }
+
+    /// The client gives these messages back, or found nobody to take them until now: they are sent again as soon as there is room.
+    pub(crate) fn offer_again(&mut self, conn: ConnId, numbers: &BTreeSet<PacketId>, now: Timestamp) {
+        let Some(index) = self.session_at(conn) else { return };
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.under_way.offer_again(numbers);
+            self.pump(index, now);
         }
     }
 

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::ArrivalTime;
 use tidegate_wire_mqtt::property::PayloadFormat;
+use tidegate_wire_mqtt::topic::check_name;
 use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode};
 
 use crate::classes::ClassId;
@@ -78,7 +79,9 @@ impl ShardState {
             origin: self.sessions.get(index).map_or(0, Session::origin),
             standing: Precedence::UNKNOWN,
         };
-        if let Err(reason) = self.check_rules(index, &publication) {
+        // Every door has checked it; what got by one of them would be stored, and routed to nobody who could name it.
+        let checked = check_name(incoming.topic, &self.limits).map_err(|_| ReasonCode::TopicNameInvalid);
+        if let Err(reason) = checked.and_then(|()| self.check_rules(index, &publication)) {
             return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
         }
         match self.pass_gates(arrival, &mut publication, now)? {

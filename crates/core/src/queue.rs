@@ -111,9 +111,10 @@ impl Queue {
             Ok(before) => {
                 lose(Item::Message(before), Gone::Conflated);
                 // It may be larger than the one before.
+                let mut look = None;
                 while self.bytes() > bounds.bytes_max
                     && let Some(victim) =
-                        if bounds.is_spool { self.evict_lowest(priority) } else { self.evict_oldest() }
+                        if bounds.is_spool { self.evict_lowest(priority, &mut look) } else { self.evict_oldest() }
                 {
                     lose(victim, Gone::Oldest);
                 }
@@ -125,9 +126,12 @@ impl Queue {
         if !self.make_room_in_class(&queued, on_full, bounds, lose_of_class) {
             return lose(Item::Message(queued), Gone::ClassBytes);
         }
+        let mut look = None;
         while self.is_full(size, bounds) {
             let victim = match on_full {
-                _ if bounds.is_spool && priority.mode != PriorityMode::Off => self.evict_from_spool(&queued, priority),
+                _ if bounds.is_spool && priority.mode != PriorityMode::Off => {
+                    self.evict_from_spool(&queued, priority, &mut look)
+                }
                 OnFull::DropNewest | OnFull::Refuse => None,
                 OnFull::DropOldest if self.is_worth_more(QueueFlow::of(&queued), &queued) => None,
                 OnFull::DropOldest => self.evict_from(QueueFlow::of(&queued)).or_else(|| self.evict_for(&queued)),

@@ -1,7 +1,6 @@
 //! A session on a new connection: what was under way is sent again.
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::PacketId;
 
 use crate::connection::Connection;
 use crate::deliver::{SendOutcome, delivery_of};
@@ -9,7 +8,6 @@ use crate::face::{ClientAnswer, Frames, OutgoingPublication};
 use crate::ledger::Loss;
 use crate::persist::Until;
 use crate::session::DueMessage;
-use crate::shard::ConnId;
 use crate::state::ShardState;
 
 impl ShardState {
@@ -32,17 +30,6 @@ impl ShardState {
             }
         }
         self.pump(index, now);
-    }
-
-    /// The client gives a message back that it has not confirmed: it is sent again as soon as there is room, with the same number. False
-    /// if it was sent none of this number.
-    pub(crate) fn return_message(&mut self, conn: ConnId, number: PacketId, now: Timestamp) -> bool {
-        let Some(index) = self.session_at(conn) else { return false };
-        let is_given = self.sessions.get_mut(index).is_some_and(|session| session.under_way.put_back(number));
-        if is_given {
-            self.pump(index, now);
-        }
-        is_given
     }
 
     /// Sends again the first message that was under way on an earlier connection; false if there is none, or no window.

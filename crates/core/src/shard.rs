@@ -12,6 +12,7 @@ mod read;
 mod restore;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use core::hash::BuildHasher;
 use core::time::Duration;
@@ -183,10 +184,22 @@ impl Shard {
         self.state.confirm(conn, number, confirmation, now)
     }
 
-    /// A client gives a message back that it has not confirmed: it is sent again, with the same number. False if it was sent none of
-    /// this number.
-    pub fn return_message(&mut self, conn: ConnId, number: PacketId, now: Timestamp) -> bool {
-        self.state.return_message(conn, number, now)
+    /// Nobody at a client will confirm a message that it was sent at least once: it is counted as lost.
+    pub fn lose_inflight(&mut self, conn: ConnId, number: PacketId, loss: Loss, now: Timestamp) {
+        self.state.lose_inflight(conn, number, loss, now);
+    }
+
+    /// Messages that the client has not confirmed and would have again: it gave them back, or nobody there took them before. The
+    /// face is handed them once more, with the same numbers.
+    pub fn offer_again(&mut self, conn: ConnId, numbers: &BTreeSet<PacketId>, now: Timestamp) {
+        self.state.offer_again(conn, numbers, now);
+    }
+
+    /// Whether a client may publish to this topic, by the rules of now; for faces that would have to keep the beginning of a
+    /// message before there is one to ask about.
+    pub fn may_publish(&self, conn: ConnId, topic: &str) -> bool {
+        let session = self.state.session_at(conn).and_then(|index| self.state.sessions.get(index));
+        session.is_some_and(|session| self.state.may_publish(session.identity(), session.client_id(), topic, &[]))
     }
 
     /// A client will not send a message again that it sent exactly once: its number is free.
@@ -223,6 +236,11 @@ impl Shard {
     /// The same where answers have an order: behind those that wait for the disk.
     pub fn say_in_turn(&mut self, conn: ConnId) {
         self.state.say_in_turn(conn);
+    }
+
+    /// Answers to a client that wait for the disk.
+    pub fn owed(&self, conn: ConnId) -> usize {
+        self.state.connection(conn).map_or(0, Connection::owed_answers)
     }
 
     /// Whether an answer to this connection waits for the disk.

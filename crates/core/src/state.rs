@@ -238,8 +238,22 @@ impl ShardState {
         if is_slow {
             self.watch(conn, now + self.settings.write_timeout, now);
         }
-        if !is_closing && self.sessions.get(session).is_some_and(Session::has_more) {
+        if is_closing {
+            return;
+        }
+        self.catch_up(conn);
+        if self.sessions.get(session).is_some_and(Session::has_more) {
             self.pump(session, now);
+        }
+    }
+
+    /// A face that keeps something back says it, now that there is room.
+    fn catch_up(&mut self, conn: ConnId) {
+        let room = self.settings.outbox_bytes_max / 2;
+        let Some(connection) = self.connection_mut(conn) else { return };
+        if connection.is_behind() && connection.outbox_len() <= room {
+            connection.face_mut().catch_up();
+            self.say_due(conn);
         }
     }
 

@@ -25,6 +25,11 @@ const CONFLATE: &str = "pace-conflate";
 /// ...and of one whose messages are all retained.
 const RETAIN: &str = "retain";
 
+/// An address without the scheme that some write before it, once: what is left is what is checked, and what is used.
+pub(crate) fn plain(address: &str) -> &str {
+    address.strip_prefix(TOPIC_SCHEME).unwrap_or(address)
+}
+
 /// Why a link is refused.
 type Refused = (Condition, &'static str);
 
@@ -112,7 +117,7 @@ fn attach_sender(shard: &mut Shard, conn: ConnId, channel: u16, attach: &Attach<
         Some(target) => target.address,
         None => None,
     };
-    let topic = address.map(|address| address.strip_prefix(TOPIC_SCHEME).unwrap_or(address));
+    let topic = address.map(plain);
     if topic.is_some_and(|topic| check_name(topic, shard.packet_limits()).is_err()) {
         return Err((INVALID_FIELD, "the address of a target is the name of a topic"));
     }
@@ -123,16 +128,7 @@ fn attach_sender(shard: &mut Shard, conn: ConnId, channel: u16, attach: &Attach<
     let message_bytes_max = shard.packet_limits().packet_bytes_max.into();
     let count = attach.initial_delivery_count.unwrap_or(0);
     let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(()) };
-    let sender = SenderLink {
-        name: attach.name.into(),
-        topic: topic.map(Box::from),
-        retain,
-        delivery_count: count,
-        credit: 0,
-        granted_until: count,
-        outstanding: 0,
-        partial: None,
-    };
+    let sender = SenderLink { topic: topic.map(Box::from), retain, ..SenderLink::new(attach.name, count) };
     let reply = AttachReply {
         name: attach.name,
         handle: attach.handle,
@@ -163,7 +159,7 @@ fn attach_receiver(
         return Err((NOT_IMPLEMENTED, "no topic is made up for a receiver: it may choose one that nobody else has"));
     }
     let address = source.address.ok_or((INVALID_FIELD, "the address of a source is a filter of topics"))?;
-    let text = address.strip_prefix(TOPIC_SCHEME).unwrap_or(address);
+    let text = plain(address);
     let limits = shard.packet_limits().clone();
     let filter = TopicFilter::parse(text, &limits)
         .map_err(|_| (INVALID_FIELD, "the address of a source is a filter of topics"))?;
@@ -200,6 +196,7 @@ fn attach_receiver(
         delivery_count: 0,
         credit: 0,
         drain: false,
+        said_after: 0,
         queue,
     };
     let reply = AttachReply {
@@ -212,25 +209,35 @@ fn attach_receiver(
         durable: source.durable,
         message_bytes_max: 0,
     };
+    put_attach(channel, &reply, &mut link.attach_reply);
     if let Some(session) = link.sessions.get_mut(&channel) {
         session.links.insert(attach.handle, Link::Receiver(receiver));
         link.by_id.entry(id).or_default().push((channel, attach.handle));
     }
+    // With the answer goes the attach: where the subscription is to outlive a crash, when it would.
     shard.subscribe(conn, request, core::iter::once(Subscription { filter, options }), moment.now());
+    let owed = shard.owed(conn);
     let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(()) };
-    match link.granted.take() {
-        Some(Ok(_)) => {
-            put_attach(channel, &reply, &mut link.outgoing);
-            Ok(())
+    link.attach_reply.clear();
+    let granted = link.granted.take();
+    if let Some(Ok(_)) = granted {
+        if let Some(Link::Receiver(receiver)) = link.link_mut(channel, attach.handle) {
+            receiver.said_after = owed;
         }
-        Some(Err(reason)) => {
-            if let Some(Link::Receiver(refused)) =
-                link.sessions.get_mut(&channel).and_then(|session| session.links.remove(&attach.handle))
-            {
-                link.forget_receiver(channel, attach.handle, &refused);
-            }
-            Err((condition_of(reason), reason.name()))
+        let numbers = link.call_home(id);
+        if !numbers.is_empty() {
+            shard.offer_again(conn, &numbers, moment.now());
         }
-        None => Err((INTERNAL, "nobody has answered")),
+        shard.handle_room(conn, moment.now());
+        return Ok(());
     }
+    if let Some(Link::Receiver(refused)) =
+        link.sessions.get_mut(&channel).and_then(|session| session.links.remove(&attach.handle))
+    {
+        link.forget_receiver((channel, attach.handle), &refused, Leaving::Detached);
+    }
+    Err(match granted {
+        Some(Err(reason)) => (condition_of(reason), reason.name()),
+        _ => (INTERNAL, "nobody has answered"),
+    })
 }

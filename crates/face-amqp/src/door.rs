@@ -9,10 +9,10 @@ use tidegate_core::access::Identity;
 use tidegate_core::{ConnId, Hello, Portion, Progress, Shard};
 
 use crate::first::AmqpHello;
-use crate::limits::{IDLE_SECONDS, INBOUND_MAX, TIMERS_PER_TURN_MAX};
+use crate::limits::{DRAIN_EVERY, IDLE_SECONDS, INBOUND_MAX, TIMERS_PER_TURN_MAX};
 use crate::link::{AmqpLink, beat_of};
-use crate::read;
 use crate::reply::HEARTBEAT;
+use crate::{flow, partial, read};
 
 /// What was counted at this door.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct AmqpStats {
     pub declined: u64,
     /// Messages that a receiver has given back, and was sent again.
     pub returned: u64,
+    /// Messages that were lost because the link that they waited for went away.
+    pub given_up: u64,
     /// Connections that there are now.
     pub connections: u64,
     /// Links by which is published now.
@@ -80,8 +82,7 @@ impl AmqpDoor {
     pub fn enter(&mut self, shard: &mut Shard, arrival: Arrival<'_>, now: Timestamp) -> Option<ConnId> {
         let Arrival { client_id, identity, hello } = arrival;
         let idle_seconds = shard.settings().keep_alive_max.unwrap_or(IDLE_SECONDS).clamp(1, IDLE_SECONDS);
-        let charge = shard.memory().charge();
-        let mut link = AmqpLink::new(hello.max_frame_size, hello.channel_max, idle_seconds, charge);
+        let mut link = AmqpLink::new(hello.max_frame_size, hello.channel_max, idle_seconds);
         link.is_lasting = !hello.session_expiry.is_zero();
         let core_hello = Hello {
             client_id,
@@ -101,7 +102,7 @@ impl AmqpDoor {
         if !shard.is_closing(conn) {
             let beat = hello.idle.map(|idle| (beat_of(idle), now + beat_of(idle)));
             self.watched.insert(conn, Watched { beat, ..Watched::default() });
-            self.watch(shard, conn);
+            self.watch(shard, conn, now);
         }
         Some(conn)
     }
@@ -165,6 +166,9 @@ impl AmqpDoor {
 
     /// One connection: its credit, what it has to say, its counters and its timer.
     fn turn_one(&mut self, shard: &mut Shard, conn: ConnId, dry_at: Timestamp, now: Timestamp) {
+        partial::end_overdue_partials(shard, conn, now);
+        read::confirm(shard, conn, now);
+        flow::drain_all(shard, conn);
         let (entitled, is_pressed) = (shard.entitled(conn, dry_at, now), shard.level() > Level::Calm);
         let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return };
         link.turn_credit(entitled, is_pressed, now);
@@ -179,17 +183,21 @@ impl AmqpDoor {
         stats.modified += counts.modified;
         stats.declined += counts.declined;
         stats.returned += counts.returned;
+        stats.given_up += counts.given_up;
         if let Some(watched) = self.watched.get_mut(&conn) {
             stats.senders = stats.senders + senders - core::mem::replace(&mut watched.senders, senders);
             stats.receivers = stats.receivers + receivers - core::mem::replace(&mut watched.receivers, receivers);
         }
-        self.watch(shard, conn);
+        self.watch(shard, conn, now);
     }
 
-    fn watch(&mut self, shard: &mut Shard, conn: ConnId) {
-        let credit = shard.face_mut::<AmqpLink>(conn).and_then(|(link, _)| link.credit_due());
+    fn watch(&mut self, shard: &mut Shard, conn: ConnId, now: Timestamp) {
+        let own = shard.face_mut::<AmqpLink>(conn).and_then(|(link, _)| {
+            let drain = (!link.draining().is_empty()).then(|| now + DRAIN_EVERY);
+            [link.credit_due(), link.partial_due(), drain].into_iter().flatten().min()
+        });
         let Some(watched) = self.watched.get_mut(&conn) else { return };
-        let due = [credit, watched.beat.map(|(_, next)| next)].into_iter().flatten().min();
+        let due = [own, watched.beat.map(|(_, next)| next)].into_iter().flatten().min();
         if watched.due == due {
             return;
         }
@@ -200,10 +208,16 @@ impl AmqpDoor {
     }
 }
 
-/// What a connection has to say of itself, behind the answers that wait.
+/// What a connection has to say of itself: at once, in the order of its messages; and what ends something, behind the answers
+/// that wait.
 fn say(shard: &mut Shard, conn: ConnId) {
-    let has_words = |link: &AmqpLink| !link.outgoing.is_empty() || !link.closing.is_empty();
-    if shard.face_mut::<AmqpLink>(conn).is_some_and(|(link, _)| has_words(link)) {
+    let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return };
+    let ends = !link.closing.is_empty();
+    if !link.outgoing.is_empty() {
+        shard.say_due(conn);
+    }
+    if ends && let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) {
+        link.is_closing_due = true;
         shard.say_in_turn(conn);
     }
 }

@@ -25,6 +25,21 @@ pub(crate) const INBOUND_MAX: u16 = 8192;
 /// Messages that wait here for the credit of a receiver's link, and their bytes; more wait in the queue of the session.
 pub(crate) const PARKED_MAX: usize = 64;
 pub(crate) const PARKED_BYTES_MAX: usize = 256 * 1024;
+/// Deliveries of a session that wait for the answer of their receiver; beyond them nothing is sent that wants one.
+pub(crate) const UNSETTLED_MAX: usize = 4096;
+/// Bytes of copies beyond the first of a message, and of messages that had waited, that are written before the outbox is looked at.
+pub(crate) const AHEAD_BYTES_MAX: usize = 256 * 1024;
+/// Messages of QoS 1 for subscriptions of a lasting session that have no link now. They are in flight in the core; of more, the oldest
+/// is given up.
+pub(crate) const HOMELESS_MAX: usize = 4096;
+/// The largest messages that the beginnings of deliveries of one connection may be together.
+pub(crate) const PARTIALS_MAX: usize = 2;
+/// How long the rest of a delivery may take whose first frames are there, and...
+pub(crate) const PARTIAL_PATIENCE: Duration = Duration::from_secs(60);
+/// ...how fast it has to come beyond that.
+pub(crate) const PARTIAL_BYTES_PER_SECOND_MIN: usize = 1024;
+/// How often is looked whether all that a receiver wants to have drained has been sent.
+pub(crate) const DRAIN_EVERY: Duration = Duration::from_millis(100);
 /// Bytes of the name of a link, and of an address.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;
 /// Bytes of a delivery tag (section 2.8.7).

@@ -3,21 +3,22 @@
 
 use core::num::NonZeroU32;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
+use tidegate_core::Memory;
 use tidegate_core::face::{ClientAnswer, Face, Frames, OutgoingPublication, PacketLength};
-use tidegate_core::{Charge, Memory};
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
 
 use crate::condition::{AmqpError, condition_of, error_of};
+use crate::homeless::Homeless;
 use crate::limits::{CREDIT_MAX, INBOUND_MAX};
-use crate::outbound::Parked;
+use crate::outbound::{Copies, Fate, Parked};
 use crate::pace::Pace;
 use crate::performative::Role;
 use crate::reply::{DeliveryState, put_close, put_disposition, put_open};
-use crate::session::{Link, ParkedMessage, Session};
+use crate::session::{Ahead, Link, Session};
 
 /// One connection.
 #[derive(Debug)]
@@ -32,27 +33,32 @@ pub struct AmqpLink {
     pub(crate) sessions: BTreeMap<u16, Session>,
     /// Links of receivers, by what their subscription is called in the core.
     pub(crate) by_id: BTreeMap<NonZeroU32, Vec<(u16, u32)>>,
-    /// Messages of subscriptions from before that have no link yet.
-    pub(crate) homeless: BTreeMap<NonZeroU32, VecDeque<ParkedMessage>>,
-    /// Copies of a message that was sent by more than one link, and are not answered.
-    pub(crate) copies: BTreeMap<PacketId, u32>,
-    /// Messages that the core is to be told are there.
-    pub(crate) confirmed: Vec<PacketId>,
+    /// What is for subscriptions from before that have no link yet.
+    pub(crate) homeless: Homeless,
+    /// Copies of messages that were sent by more than one link.
+    pub(crate) copies: BTreeMap<PacketId, Copies>,
+    /// Messages of which the core is to be told what became.
+    pub(crate) confirmed: Vec<(PacketId, Fate)>,
     /// Messages that receivers have given back and are to have again...
-    pub(crate) returned: Vec<PacketId>,
+    pub(crate) returned: BTreeSet<PacketId>,
     /// ...and how often each of those under way was.
     pub(crate) returns: BTreeMap<PacketId, u8>,
     /// Messages of the peer that wait for their answers, by the core's number.
     deliveries: BTreeMap<u16, IncomingDelivery>,
     next_number: u16,
     pub(crate) parked: Parked,
-    /// What became of the subscription that was just asked for.
+    pub(crate) ahead: Ahead,
+    /// The attach of a link has been said, and something may have waited for that.
+    has_said: bool,
+    /// What became of the subscription that was just asked for, and what is said if it is granted.
     pub(crate) granted: Option<Result<QoS, ReasonCode>>,
+    pub(crate) attach_reply: Vec<u8>,
     pub(crate) pace: Pace,
     /// What is to be said at the next opportunity...
     pub(crate) outgoing: Vec<u8>,
-    /// ...and what comes after all answers that wait.
+    /// ...and what comes after all answers that wait, once it is their turn.
     pub(crate) closing: Vec<u8>,
+    pub(crate) is_closing_due: bool,
     /// Why this side ends it.
     pub(crate) error: Option<AmqpError>,
     pub(crate) counts: LinkCounts,
@@ -68,18 +74,20 @@ pub(crate) struct LinkCounts {
     pub(crate) modified: u64,
     pub(crate) declined: u64,
     pub(crate) returned: u64,
+    pub(crate) given_up: u64,
 }
 
 /// Where a message of the peer came from.
 #[derive(Clone, Copy, Debug)]
 struct IncomingDelivery {
     channel: u16,
-    handle: u32,
+    /// None: its link is gone. The number stays taken until the core has answered.
+    handle: Option<u32>,
     id: u32,
 }
 
 impl AmqpLink {
-    pub(crate) fn new(max_frame_size: u32, channel_max: u16, idle_seconds: u16, charge: Charge) -> Self {
+    pub(crate) fn new(max_frame_size: u32, channel_max: u16, idle_seconds: u16) -> Self {
         Self {
             frame_bytes_max: (max_frame_size as usize).min(crate::limits::FRAME_BYTES_MAX),
             channel_max: channel_max.min(crate::limits::CHANNEL_MAX),
@@ -87,18 +95,22 @@ impl AmqpLink {
             is_lasting: false,
             sessions: BTreeMap::new(),
             by_id: BTreeMap::new(),
-            homeless: BTreeMap::new(),
+            homeless: Homeless::default(),
             copies: BTreeMap::new(),
             confirmed: Vec::new(),
-            returned: Vec::new(),
+            returned: BTreeSet::new(),
             returns: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             next_number: 0,
-            parked: Parked::new(charge),
+            parked: Parked::default(),
+            ahead: Ahead::default(),
+            has_said: false,
             granted: None,
+            attach_reply: Vec::new(),
             pace: Pace::default(),
             outgoing: Vec::new(),
             closing: Vec::new(),
+            is_closing_due: false,
             error: None,
             counts: LinkCounts::default(),
         }
@@ -128,7 +140,7 @@ impl AmqpLink {
                 break PacketId::new(self.next_number)?;
             }
         };
-        self.deliveries.insert(number.get(), IncomingDelivery { channel, handle, id });
+        self.deliveries.insert(number.get(), IncomingDelivery { channel, handle: Some(handle), id });
         if let Some(Link::Sender(link)) = self.link_mut(channel, handle) {
             link.outstanding += 1;
         }
@@ -137,11 +149,30 @@ impl AmqpLink {
 
     /// It was not taken from the connection, and will come again.
     pub(crate) fn reopen_later(&mut self, number: PacketId) {
-        if let Some(taken_back) = self.deliveries.remove(&number.get())
-            && let Some(Link::Sender(link)) = self.link_mut(taken_back.channel, taken_back.handle)
+        if let Some(IncomingDelivery { channel, handle: Some(handle), .. }) = self.deliveries.remove(&number.get())
+            && let Some(Link::Sender(link)) = self.link_mut(channel, handle)
         {
             link.outstanding -= 1;
         }
+    }
+
+    /// A link is gone: who has its handle next is not told of its messages.
+    pub(crate) fn orphan_deliveries(&mut self, channel: u16, handle: u32) {
+        let is_of_link =
+            |delivery: &&mut IncomingDelivery| (delivery.channel, delivery.handle) == (channel, Some(handle));
+        for delivery in self.deliveries.values_mut().filter(is_of_link) {
+            delivery.handle = None;
+        }
+    }
+
+    /// Links of receivers that want what there is now, and to be told that there is no more.
+    pub(crate) fn draining(&self) -> Vec<(u16, u32)> {
+        let links = self.by_id.values().flatten().copied();
+        let drains = |place: &(u16, u32)| {
+            let link = self.sessions.get(&place.0).and_then(|session| session.links.get(&place.1));
+            matches!(link, Some(Link::Receiver(receiver)) if receiver.drain)
+        };
+        links.filter(drains).collect()
     }
 
     pub(crate) fn link_mut(&mut self, channel: u16, handle: u32) -> Option<&mut Link> {
@@ -151,7 +182,8 @@ impl AmqpLink {
     /// What became of a message of the peer.
     fn settle(&mut self, delivery: Delivery, state: &DeliveryState, out: &mut Vec<u8>) {
         let Some(number) = delivery.packet_id() else { return };
-        let Some(IncomingDelivery { channel, handle, id }) = self.deliveries.remove(&number.get()) else { return };
+        let settled = self.deliveries.remove(&number.get());
+        let Some(IncomingDelivery { channel, handle: Some(handle), id }) = settled else { return };
         // Of a link that is gone nobody waits for anything.
         let Some(Link::Sender(link)) = self.link_mut(channel, handle) else { return };
         link.outstanding = link.outstanding.saturating_sub(1);
@@ -206,7 +238,9 @@ impl AmqpLink {
 
     fn flush(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.outgoing);
-        out.append(&mut self.closing);
+        if core::mem::take(&mut self.is_closing_due) {
+            out.append(&mut self.closing);
+        }
     }
 }
 
@@ -217,20 +251,25 @@ impl Face for AmqpLink {
                 if let Some(interval) = interval {
                     self.pace.hear(None, Some(interval));
                 }
-                self.settle(delivery, &DeliveryState::Accepted, out);
+                // Alone: it may have to wait for the disk, and what is said of sessions and links may not wait with it, or
+                // their messages, which do not wait, would overtake it.
+                return self.settle(delivery, &DeliveryState::Accepted, out);
             }
             ClientAnswer::Refused { delivery, refusal } => {
                 self.pace.hear(Some(refusal.retry_after), refusal.interval);
                 let hints =
                     Hints { retry_after: Some(refusal.retry_after), interval: refusal.interval, ..Hints::default() };
-                self.settle(delivery, &DeliveryState::Modified(hints), out);
+                return self.settle(delivery, &DeliveryState::Modified(hints), out);
             }
             ClientAnswer::Rejected { delivery, reason } => {
                 let error = AmqpError::new(condition_of(reason), reason.name());
-                self.settle(delivery, &DeliveryState::Rejected(error), out);
+                return self.settle(delivery, &DeliveryState::Rejected(error), out);
             }
             ClientAnswer::Subscribed { grants, .. } => {
                 self.granted = grants.first().copied();
+                if let Some(Ok(_)) = self.granted {
+                    out.append(&mut self.attach_reply);
+                }
                 return;
             }
             ClientAnswer::Welcome { .. } => put_open(Some(self.idle_seconds), out),
@@ -241,6 +280,7 @@ impl Face for AmqpLink {
             }
             ClientAnswer::Goodbye(why) => {
                 let error = self.error.take().or_else(|| error_of(why));
+                self.is_closing_due = true;
                 self.flush(out);
                 put_close(error.as_ref(), out);
                 return;
@@ -258,10 +298,10 @@ impl Face for AmqpLink {
         &mut self,
         outgoing: &OutgoingPublication<'_>,
         frames: &mut Frames,
-        _: &Memory,
+        memory: &Memory,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
-        self.deliver(outgoing, frames, out)
+        self.deliver(outgoing, frames, memory, out)
     }
 
     fn hears_refusals(&self) -> bool {
@@ -285,8 +325,33 @@ impl Face for AmqpLink {
         true
     }
 
+    /// The queue of a session from before waits until a receiver is attached.
     fn has_room(&self) -> bool {
-        self.parked.has_room()
+        self.parked.has_room() && !self.ahead.is_behind && !(self.is_lasting && self.by_id.is_empty())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.ahead.is_behind || self.has_said
+    }
+
+    fn note_said(&mut self, answers: usize) {
+        for link in self.sessions.values_mut().flat_map(|session| session.links.values_mut()) {
+            if let Link::Receiver(link) = link
+                && link.said_after > 0
+            {
+                link.said_after = link.said_after.saturating_sub(answers);
+                self.has_said |= link.said_after == 0;
+            }
+        }
+    }
+
+    fn catch_up(&mut self) {
+        self.has_said = false;
+        self.ahead = Ahead::default();
+        let channels: Vec<u16> = self.sessions.keys().copied().collect();
+        for channel in channels {
+            self.send_all_parked(channel);
+        }
     }
 }
 
@@ -306,4 +371,29 @@ impl AmqpLink {
 /// How long a connection may be silent before it is told that somebody is there.
 pub(crate) fn beat_of(idle: Duration) -> Duration {
     idle / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::SenderLink;
+
+    #[test]
+    fn who_has_the_handle_of_a_link_that_is_gone_hears_nothing_of_its_messages() {
+        let mut link = AmqpLink::new(1000, 1, 60);
+        let charge = Memory::new(1 << 20).charge();
+        let sender = |name: &str| Link::Sender(SenderLink::new(name, 0));
+        link.sessions.insert(0, Session::new(0, 10, charge));
+        link.sessions.get_mut(&0).unwrap().links.insert(3, sender("gone"));
+        let packet_id = link.open_delivery(0, 3, 7).unwrap();
+        link.orphan_deliveries(0, 3);
+        link.sessions.get_mut(&0).unwrap().links.insert(3, sender("next"));
+        // The number is the core's until the core has answered.
+        assert_ne!(link.open_delivery(0, 3, 8), Some(packet_id));
+        let mut out = Vec::new();
+        let delivery = Delivery::AtLeastOnce { packet_id, dup: false };
+        link.answer(&ClientAnswer::Taken { delivery, is_reached: true, interval: None }, &mut out);
+        assert!(out.is_empty());
+        assert!(matches!(link.link_mut(0, 3), Some(Link::Sender(SenderLink { outstanding: 1, .. }))));
+    }
 }

@@ -2,20 +2,23 @@
 
 use core::num::{NonZeroU16, NonZeroU32};
 
+use tidegate_control::Timestamp;
 use tidegate_core::event::Why;
-use tidegate_core::{Confirmation, ConnId, Ending, Flow, Moment, ReadStep, Shard, WillFate};
+use tidegate_core::ledger::Loss;
+use tidegate_core::{Charge, Confirmation, ConnId, Ending, Flow, Moment, ReadStep, Shard, WillFate};
 use tidegate_wire_mqtt::{ReasonCode, TopicFilter};
 
 use crate::condition::{AmqpError, DECODE, FRAMING, Fault, ILLEGAL_STATE, NOT_ALLOWED, UNATTACHED};
 use crate::frame::{self, Frame, Framed};
 use crate::limits::{FRAME_BYTES_MAX, HANDLE_MAX};
 use crate::link::AmqpLink;
-use crate::performative::{Begin, Detach, Disposition, Flow as FlowFrame, Performative, Role};
+use crate::outbound::Fate;
+use crate::performative::{Begin, Detach, Disposition, Performative, Role};
 use crate::reply::{DeliveryState, put_begin, put_detach, put_disposition, put_end};
-use crate::session::{Link, Session, SessionState};
+use crate::session::{Link, Session, SessionState, Unsettled};
 use crate::types::{Malformed, Reader};
 use crate::write::AMQP_FRAME;
-use crate::{attach, transfer};
+use crate::{attach, flow, transfer};
 
 /// The frame that begins these bytes, and what became of it.
 pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Moment) -> ReadStep {
@@ -43,7 +46,7 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
         },
     };
     if handled.is_ok() {
-        confirm(shard, conn, moment);
+        confirm(shard, conn, moment.now());
     }
     ReadStep::Packet { size: frame.size, is_publication, handled }
 }
@@ -57,24 +60,29 @@ pub(crate) enum Outcome {
     Ends(Ending),
 }
 
-/// Tells the core of messages that receivers have.
-pub(crate) fn confirm(shard: &mut Shard, conn: ConnId, moment: &Moment) {
+/// Tells the core of messages that receivers have, will never have, or have given back.
+pub(crate) fn confirm(shard: &mut Shard, conn: ConnId, now: Timestamp) {
     let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return };
     let (confirmed, returned) = (core::mem::take(&mut link.confirmed), core::mem::take(&mut link.returned));
-    for number in &confirmed {
+    for (number, _) in &confirmed {
         link.returns.remove(number);
     }
-    for number in confirmed {
-        // It is of QoS 1, or unknown: there is no way to confuse them.
-        let _ = shard.confirm(conn, number, Confirmation::Received, moment.now());
+    for (number, fate) in confirmed {
+        match fate {
+            // It is of QoS 1, or unknown: there is no way to confuse them.
+            Fate::Taken => {
+                let _ = shard.confirm(conn, number, Confirmation::Received, now);
+            }
+            Fate::GivenUp => shard.lose_inflight(conn, number, Loss::SessionEnded, now),
+        }
     }
-    for number in returned {
-        shard.return_message(conn, number, moment.now());
+    if !returned.is_empty() {
+        shard.offer_again(conn, &returned, now);
     }
 }
 
 /// Ends what a fault ends. Some: that is the connection.
-fn fail(shard: &mut Shard, conn: ConnId, channel: u16, fault: Fault) -> Option<Ending> {
+pub(crate) fn fail(shard: &mut Shard, conn: ConnId, channel: u16, fault: Fault) -> Option<Ending> {
     let (link, _) = shard.face_mut::<AmqpLink>(conn)?;
     link.counts.faults += 1;
     match fault {
@@ -126,11 +134,11 @@ fn handle(
     let described = reader.value()?.described().ok_or(Malformed("this is no performative"))?;
     let performative = Performative::read(&described)?;
     let channel = frame.channel;
-    let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(Outcome::On) };
+    let Some((link, memory)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(Outcome::On) };
     match performative {
         Performative::Open(_) => return Err(connection(ILLEGAL_STATE, "a second open")),
         Performative::Close => return Ok(Outcome::Ends(Ending::new(Why::Goodbye, WillFate::Discard))),
-        Performative::Begin(begin) => return self::begin(link, channel, &begin).map(|()| Outcome::On),
+        Performative::Begin(begin) => return self::begin(link, channel, &begin, memory.charge()).map(|()| Outcome::On),
         _ => {}
     }
     if channel > link.channel_max {
@@ -153,12 +161,16 @@ fn handle(
         // Section 2.5.5: what the peer sent before it has heard of the end.
         _ if is_ended => {}
         Performative::Attach(attach) => attach::attach(shard, conn, channel, &attach, moment)?,
-        Performative::Flow(flow) => self::flow(shard, conn, channel, &flow, moment)?,
+        Performative::Flow(flow) => flow::flow(shard, conn, channel, &flow, moment)?,
         Performative::Transfer(frame_of) => {
             let arrived = transfer::Arrived { transfer: &frame_of, payload: reader.rest(), size: frame.size };
             return transfer::transfer(shard, conn, channel, &arrived, moment, is_publication);
         }
-        Performative::Disposition(disposition) => self::disposition(link, channel, &disposition),
+        Performative::Disposition(disposition) => {
+            if self::disposition(link, channel, &disposition) {
+                flow::send_waiting(shard, conn, channel, moment.now());
+            }
+        }
         Performative::Detach(detach) => self::detach(shard, conn, channel, detach)?,
         Performative::Open(_) | Performative::Close | Performative::Begin(_) => {}
     }
@@ -178,7 +190,7 @@ pub(crate) fn check_handle(handle: u32) -> Result<(), Fault> {
     if handle > HANDLE_MAX { Err(connection(FRAMING, "a handle beyond handle-max")) } else { Ok(()) }
 }
 
-fn begin(link: &mut AmqpLink, channel: u16, begin: &Begin) -> Result<(), Fault> {
+fn begin(link: &mut AmqpLink, channel: u16, begin: &Begin, charge: Charge) -> Result<(), Fault> {
     if channel > link.channel_max {
         return Err(connection(FRAMING, "a channel beyond channel-max"));
     }
@@ -188,104 +200,25 @@ fn begin(link: &mut AmqpLink, channel: u16, begin: &Begin) -> Result<(), Fault> 
     if link.sessions.contains_key(&channel) {
         return Err(connection(ILLEGAL_STATE, "a session has begun on this channel"));
     }
-    link.sessions.insert(channel, Session::new(begin.next_outgoing_id, begin.incoming_window));
+    link.sessions.insert(channel, Session::new(begin.next_outgoing_id, begin.incoming_window, charge));
     put_begin(channel, 0, &mut link.outgoing);
     Ok(())
 }
 
-fn flow(shard: &mut Shard, conn: ConnId, channel: u16, flow: &FlowFrame, moment: &Moment) -> Result<(), Fault> {
-    let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(()) };
-    let Some(session) = link.sessions.get_mut(&channel) else { return Ok(()) };
-    session.set_remote_window(flow.next_incoming_id, flow.incoming_window);
-    let Some(handle) = flow.handle else {
-        link.send_all_parked(channel);
-        shard.handle_room(conn, moment.now());
-        if flow.echo
-            && let Some((link, _)) = shard.face_mut::<AmqpLink>(conn)
-        {
-            put_flow_of(link, channel, None);
-        }
-        return Ok(());
-    };
-    check_handle(handle)?;
-    match session.links.get_mut(&handle) {
-        None => return Err(session_fault(UNATTACHED, "credit for a link that is not attached")),
-        Some(Link::DetachSent) => return Ok(()),
-        Some(Link::Sender(_)) => {}
-        Some(Link::Receiver(receiver)) => {
-            // Section 2.6.7: what is left of it, by what the receiver has seen; of who has seen nothing, all of it.
-            if let Some(credit) = flow.link_credit {
-                let seen = flow.delivery_count.unwrap_or(0);
-                let left = seen.wrapping_add(credit).wrapping_sub(receiver.delivery_count);
-                receiver.credit = if left > u32::MAX / 2 { 0 } else { left };
-            }
-            receiver.drain = flow.drain;
-            link.send_all_parked(channel);
-            shard.handle_room(conn, moment.now());
-            let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(()) };
-            if drain(link, channel, handle) {
-                return Ok(());
-            }
-        }
-    }
-    if flow.echo
-        && let Some((link, _)) = shard.face_mut::<AmqpLink>(conn)
-    {
-        put_flow_of(link, channel, Some(handle));
-    }
-    Ok(())
-}
-
-/// A receiver that wants what there is now, and no more: its credit is used up. True: it was told so.
-fn drain(link: &mut AmqpLink, channel: u16, handle: u32) -> bool {
-    let Some(Link::Receiver(receiver)) = link.link_mut(channel, handle) else { return false };
-    if !receiver.drain || !receiver.queue.is_empty() {
-        return false;
-    }
-    receiver.drain = false;
-    receiver.delivery_count = receiver.delivery_count.wrapping_add(core::mem::take(&mut receiver.credit));
-    put_flow_with(link, channel, Some(handle), true);
-    true
-}
-
-fn put_flow_of(link: &mut AmqpLink, channel: u16, handle: Option<u32>) {
-    put_flow_with(link, channel, handle, false);
-}
-
-fn put_flow_with(link: &mut AmqpLink, channel: u16, handle: Option<u32>, drain: bool) {
-    let mut out = core::mem::take(&mut link.outgoing);
-    if let Some(session) = link.sessions.get_mut(&channel) {
-        let counts = handle.and_then(|handle| match session.links.get(&handle)? {
-            Link::Sender(link) => Some((handle, link.delivery_count, link.credit)),
-            Link::Receiver(link) => Some((handle, link.delivery_count, link.credit)),
-            Link::DetachSent => None,
-        });
-        let flow = counts.map(|(handle, delivery_count, credit)| crate::reply::LinkFlow {
-            handle,
-            delivery_count,
-            credit,
-            drain,
-        });
-        session.put_flow(channel, flow, &mut out);
-    }
-    link.outgoing = out;
-}
-
 /// What became of messages, at a receiver. That it did not want one is the end of it all the same: a topic has no place to
-/// take it back to.
-fn disposition(link: &mut AmqpLink, channel: u16, disposition: &Disposition) {
+/// take it back to. True: something may have waited for that.
+fn disposition(link: &mut AmqpLink, channel: u16, disposition: &Disposition) -> bool {
     // What the peer says of its own messages is settled here already.
     if disposition.role == Role::Sender {
-        return;
+        return false;
     }
     let is_outcome = matches!(disposition.state, Some(0x24..=0x27));
     if !is_outcome && !disposition.settled {
-        return;
+        return false;
     }
-    let Some(session) = link.sessions.get_mut(&channel) else { return };
-    let named = session.named(disposition.first, disposition.last);
-    let answered: Vec<_> = named.iter().filter_map(|id| Some((*id, session.unsettled.remove(id)?.number))).collect();
-    for (id, number) in answered {
+    let Some(session) = link.sessions.get_mut(&channel) else { return false };
+    let was_full = !session.has_place();
+    for (id, Unsettled { number, .. }) in session.take_named(disposition.first, disposition.last) {
         let is_given_back = disposition.is_return && number.is_some_and(|number| link.give_back(number));
         if matches!(disposition.state, Some(0x25..=0x27)) && !is_given_back {
             link.counts.declined += 1;
@@ -295,9 +228,10 @@ fn disposition(link: &mut AmqpLink, channel: u16, disposition: &Disposition) {
             put_disposition(channel, Role::Sender, id, Some(&DeliveryState::Accepted), &mut link.outgoing);
         }
         if let Some(number) = number.filter(|_| !is_given_back) {
-            link.answered(number);
+            link.answered(number, Fate::Taken);
         }
     }
+    was_full
 }
 
 fn detach(shard: &mut Shard, conn: ConnId, channel: u16, detach: Detach) -> Result<(), Fault> {
@@ -340,8 +274,12 @@ fn end_links(shard: &mut Shard, conn: ConnId, channel: u16) {
 pub(crate) fn forget_link(shard: &mut Shard, conn: ConnId, channel: u16, handle: u32, leaving: Leaving) {
     let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return };
     let Some(session) = link.sessions.get_mut(&channel) else { return };
-    let Some(Link::Receiver(gone)) = session.links.remove(&handle) else { return };
-    link.forget_receiver(channel, handle, &gone);
+    let gone = session.links.remove(&handle);
+    if let Some(Link::Sender(_)) = gone {
+        link.orphan_deliveries(channel, handle);
+    }
+    let Some(Link::Receiver(gone)) = gone else { return };
+    link.forget_receiver((channel, handle), &gone, leaving);
     let is_kept = link.by_id.contains_key(&gone.id) || (link.is_lasting && leaving == Leaving::Detached);
     if is_kept {
         return;

@@ -5,19 +5,21 @@ use std::borrow::Cow;
 use tidegate_core::ledger::Loss;
 use tidegate_core::{ConnId, Flow, Incoming, Moment, Shard};
 use tidegate_wire_mqtt::topic::check_name;
-use tidegate_wire_mqtt::{Delivery, Properties, QoS};
+use tidegate_wire_mqtt::{Delivery, Properties, ReasonCode};
 
+use crate::attach::plain;
 use crate::condition::{
     AmqpError, Condition, Fault, INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, NOT_IMPLEMENTED, PRECONDITION,
-    RESOURCE_LIMIT, TRANSFER_LIMIT, UNATTACHED, WINDOW_VIOLATION,
+    RESOURCE_LIMIT, TRANSFER_LIMIT, UNATTACHED, WINDOW_VIOLATION, condition_of,
 };
 use crate::limits::TAG_BYTES_MAX;
 use crate::link::AmqpLink;
 use crate::message::Message;
+use crate::partial::keep_part;
 use crate::performative::Transfer;
 use crate::read::{Outcome, check_handle, session_fault};
 use crate::reply::DeliveryState;
-use crate::session::{Link, Partial, SenderLink};
+use crate::session::{Link, SenderLink};
 
 /// A transfer as it came.
 pub(crate) struct Arrived<'a> {
@@ -28,10 +30,12 @@ pub(crate) struct Arrived<'a> {
 }
 
 /// Which delivery it is of.
-struct Of {
-    id: u32,
-    is_settled: bool,
-    topic: Option<Box<str>>,
+pub(crate) struct Of {
+    pub(crate) id: u32,
+    pub(crate) is_settled: bool,
+    /// Nothing of it has come before.
+    pub(crate) begins: bool,
+    pub(crate) topic: Option<Box<str>>,
     retain: bool,
 }
 
@@ -46,7 +50,7 @@ pub(crate) fn transfer(
     let handle = arrived.transfer.handle;
     check_handle(handle)?;
     let message_bytes_max = shard.packet_limits().packet_bytes_max as usize;
-    let Some((link, memory)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(Outcome::On) };
+    let Some((link, _)) = shard.face_mut::<AmqpLink>(conn) else { return Ok(Outcome::On) };
     let Some(session) = link.sessions.get_mut(&channel) else { return Ok(Outcome::On) };
     if session.incoming_left == 0 {
         return Err(session_fault(WINDOW_VIOLATION, "more transfers than the window of the session"));
@@ -65,22 +69,16 @@ pub(crate) fn transfer(
         if condition == INVALID_FIELD { Fault::Session(error) } else { Fault::Link(handle, error) }
     })?;
     if arrived.transfer.aborted || arrived.transfer.more {
-        // The first frame of a delivery uses the credit.
-        if sender.partial.is_none() {
-            sender.note_delivery();
-        }
-        if arrived.transfer.aborted {
-            sender.partial = None;
-        } else {
-            let partial = sender.partial.get_or_insert_with(|| {
-                let (bytes, charge) = (Vec::new(), memory.charge());
-                Box::new(Partial { delivery_id: of.id, is_settled: of.is_settled, bytes, charge })
-            });
-            partial.is_settled |= of.is_settled;
-            partial.bytes.extend_from_slice(arrived.payload);
-            partial.charge.change(arrived.payload.len(), 0);
-        }
+        return keep_part(shard, conn, (channel, handle), &of, arrived, moment.now());
+    }
+    if sender.partial.as_ref().is_some_and(|partial| partial.is_denied) {
+        sender.partial = None;
         note_frame(link, channel);
+        *is_publication = true;
+        shard.note_lost_input(conn, Loss::Denied);
+        let reason = ReasonCode::NotAuthorized;
+        let error = AmqpError::new(condition_of(reason), reason.name());
+        settle(shard, conn, channel, &of, &DeliveryState::Rejected(error));
         return Ok(Outcome::On);
     }
     let bytes: Cow<'_, [u8]> = match &sender.partial {
@@ -105,7 +103,7 @@ pub(crate) fn transfer(
 }
 
 /// A frame was taken: the session hears of more room in time.
-fn note_frame(link: &mut AmqpLink, channel: u16) {
+pub(crate) fn note_frame(link: &mut AmqpLink, channel: u16) {
     let mut out = core::mem::take(&mut link.outgoing);
     if let Some(session) = link.sessions.get_mut(&channel)
         && session.note_transfer()
@@ -144,7 +142,7 @@ fn check(sender: &SenderLink, arrived: &Arrived<'_>, bytes_max: usize) -> Result
         return Err((NOT_IMPLEMENTED, "the only format of a message is that of AMQP 1.0"));
     }
     let is_settled = was_settled || transfer.settled.unwrap_or(false);
-    Ok(Of { id, is_settled, topic: sender.topic.clone(), retain: sender.retain })
+    Ok(Of { id, is_settled, begins: sender.partial.is_none(), topic: sender.topic.clone(), retain: sender.retain })
 }
 
 /// A whole message.
@@ -169,12 +167,14 @@ fn publish(
             return Ok(Outcome::On);
         }
     };
-    let topic = of.topic.as_deref().or(message.to).map(plain).unwrap_or_default();
+    // That of the link was stripped when it was attached.
+    let topic = of.topic.as_deref().or(message.to.map(plain)).unwrap_or_default();
     let list = message.properties(shard.wall_millis(moment.now()));
     let properties = if list.is_empty() { Properties::EMPTY } else { Properties::new(&list) };
-    let is_sure = !of.is_settled && shard.settings().qos_max > QoS::AtMostOnce;
     let mut number = None;
-    if is_sure {
+    // Somebody waits for an answer, and only of a message with a number the core says whether it was taken: also where the
+    // broker promises its receivers no more than QoS 0.
+    if !of.is_settled {
         let opened = shard.face_mut::<AmqpLink>(conn).and_then(|(link, _)| link.open_delivery(channel, handle, of.id));
         let words = "too many messages of this connection wait for their answers";
         number = Some(opened.ok_or_else(|| Fault::Link(handle, AmqpError::new(RESOURCE_LIMIT, words)))?);
@@ -186,13 +186,7 @@ fn publish(
     let retain = of.retain || message.retain;
     let incoming = Incoming { topic, payload: &message.payload, properties, delivery, retain };
     Ok(match shard.publish(conn, &incoming, moment.came(size), moment.now()) {
-        Ok(Flow::On) => {
-            if !is_sure {
-                // The core says nothing of what nobody waits for, and somebody may.
-                settle(shard, conn, channel, of, &DeliveryState::Accepted);
-            }
-            Outcome::On
-        }
+        Ok(Flow::On) => Outcome::On,
         Ok(Flow::Wait) => {
             if let (Some(number), Some((link, _))) = (number, shard.face_mut::<AmqpLink>(conn)) {
                 link.reopen_later(number);
@@ -201,11 +195,6 @@ fn publish(
         }
         Err(ending) => Outcome::Ends(ending),
     })
-}
-
-/// Without the scheme that some write before it.
-fn plain(address: &str) -> &str {
-    address.strip_prefix("topic://").unwrap_or(address)
 }
 
 fn check_message(shard: &Shard, of: &Of, message: &Message<'_>) -> Result<(), AmqpError> {

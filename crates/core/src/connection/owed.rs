@@ -30,6 +30,11 @@ impl Connection {
         self.owed.is_some()
     }
 
+    /// Answers that wait.
+    pub(crate) fn owed_answers(&self) -> usize {
+        self.owed.as_ref().map_or(0, |owed| owed.answers.len())
+    }
+
     pub(crate) fn owed_bytes(&self) -> usize {
         self.owed.as_ref().map_or(0, |owed| owed.bytes.len())
     }

@@ -104,6 +104,12 @@ impl Connection {
         self.is_credited && !self.face.has_room()
     }
 
+    /// Whether its face waits for room to say what it has to.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_credited && self.face.is_behind()
+    }
+
     pub(crate) fn drain(&self) -> &Drain {
         &self.drain
     }

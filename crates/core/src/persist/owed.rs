@@ -109,6 +109,7 @@ impl ShardState {
             // They were charged when they were owed.
             connection.put_answer(&due, &mut self.spares);
             connection.note_answer(due.len());
+            connection.face_mut().note_said(answers);
             self.stats.bytes_sent += due.len() as u64;
             self.stats.packets_sent += answers as u64;
         }

@@ -4,7 +4,7 @@
 //! Two counts go with them, how many are to be sent again and how many wait for the disk, so that nobody has to look through
 //! all to know that there is none. Nothing but this file changes either.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use tidegate_wire_mqtt::PacketId;
@@ -146,16 +146,6 @@ impl UnderWay {
         Some(core::mem::replace(&mut inflight.stage, InflightStage::Released { place }))
     }
 
-    /// The client gives one back that it was sent: it is to be sent again. False if it was sent none of this number.
-    pub(crate) fn put_back(&mut self, id: PacketId) -> bool {
-        let mut sent = self.messages.iter_mut().filter(|inflight| inflight.after == 0 && !inflight.is_unsent);
-        let given = sent.find(|inflight| inflight.packet_id == id && matches!(inflight.stage, InflightStage::Sent(_)));
-        let Some(given) = given else { return false };
-        given.is_unsent = true;
-        self.unsent += 1;
-        true
-    }
-
     /// The first whose turn is synced: it is to be sent now.
     pub(crate) fn take_synced(&mut self, is_synced: impl Fn(u64) -> bool) -> Option<DueMessage> {
         let is_due = |inflight: &Inflight| inflight.after != 0 && is_synced(inflight.after);
@@ -183,6 +173,19 @@ impl UnderWay {
             steps.push((inflight.packet_id, inflight.is_unsent));
         }
         steps
+    }
+
+    /// These are to be sent again on the same connection, as far as they were sent.
+    pub(crate) fn offer_again(&mut self, numbers: &BTreeSet<PacketId>) {
+        let is_sent = |inflight: &Inflight| {
+            !inflight.is_unsent && inflight.after == 0 && matches!(inflight.stage, InflightStage::Sent(_))
+        };
+        for inflight in self.messages.iter_mut().filter(|inflight| numbers.contains(&inflight.packet_id)) {
+            if is_sent(inflight) {
+                inflight.is_unsent = true;
+                self.unsent += 1;
+            }
+        }
     }
 
     /// The first that is to be sent again, if there is one and the window has room for it: from now on it is sent.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{World, attach_receiver, close, credit, detach, flow, settle};
+use super::world::{World, attach_receiver, close, credit, detach, flow, performative, settle};
 use crate::limits::{PARKED_MAX, RETURNS_MAX};
 
 #[test]
@@ -80,6 +80,19 @@ fn settled_links_get_settled_messages_and_a_drained_one_says_that_there_is_no_mo
     world.publish("a", "y");
     assert_eq!(world.hear(ear), [""; 0]);
     assert_eq!(world.say(ear, &credit(0, 5, 1)), ["transfer 0 settled y"]);
+}
+
+#[test]
+fn a_link_that_drains_is_told_when_the_session_has_had_room_for_all() {
+    let mut world = World::new();
+    let ear = world.dial("ear");
+    world.say(ear, &attach_receiver(0, "r", "a", 1));
+    world.publish("a", "x");
+    assert_eq!(world.say(ear, &flow(0, 0, 5, (0, 0), true)), [""; 0]);
+    let window = performative(0, 0x13, |fields| {
+        fields.uint(0).uint(10).uint(0).uint(2048);
+    });
+    assert_eq!(world.say(ear, &window), ["transfer 0 settled x", "flow 0 count 5 credit 0"]);
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use tidegate_control::rhythm::ArrivalTime;
+use tidegate_core::Incoming;
 use tidegate_core::access::{Action, Identity, Policy};
 use tidegate_core::settings::Settings;
+use tidegate_wire_mqtt::{Delivery, Properties, QoS};
 
 use super::world::{
     World, attach_receiver, attach_sender, begin, close, credit, data, detach, performative, piece, retained, transfer,
@@ -12,7 +15,7 @@ use crate::limits::CREDIT_MAX;
 
 /// Nobody may write to `secret`.
 #[derive(Debug)]
-struct Rules;
+pub(super) struct Rules;
 
 impl Policy for Rules {
     fn allows(&self, _: &Identity, _: &str, action: Action, topic: &str) -> bool {
@@ -86,6 +89,53 @@ fn what_may_never_be_taken_is_rejected_with_its_condition() {
         assert_eq!(said, ["attach 1 none", "detach 1 amqp:invalid-field"], "{topic:?}");
         world.say(desk, &detach(1, true));
     }
+}
+
+#[test]
+fn the_scheme_of_an_address_is_no_part_of_the_topic_once() {
+    let mut world = World::new();
+    let (desk, ear) = (world.dial("desk"), world.dial("ear"));
+    assert_eq!(
+        world.say(desk, &attach_sender(1, "t", Some("topic://"))),
+        ["attach 1 none", "detach 1 amqp:invalid-field"]
+    );
+    world.say(ear, &attach_receiver(0, "r", "topic://topic://", 2));
+    world.say(ear, &credit(0, 0, 10));
+    world.say(desk, &attach_sender(0, "s", Some("topic://topic://")));
+    assert_eq!(world.say(desk, &transfer(0, 0, false, &data("x"))), ["disposition 0 accepted"]);
+    assert_eq!(world.hear(ear), ["transfer 0 x"]);
+}
+
+#[test]
+fn no_door_gets_a_message_in_whose_topic_is_none() {
+    let mut world = World::new();
+    let desk = world.dial("desk");
+    let conn = world.conn(desk).unwrap();
+    for topic in ["", "a/#", "+", "a\0"] {
+        let incoming = Incoming {
+            topic,
+            payload: b"x",
+            properties: Properties::EMPTY,
+            delivery: Delivery::AtMostOnce,
+            retain: true,
+        };
+        let now = world.now;
+        assert!(world.shard.publish(conn, &incoming, ArrivalTime::new(now, now, now), now).is_ok());
+    }
+    let stats = world.shard.stats();
+    assert_eq!((stats.publish_rejected, stats.publish_passed, stats.retained_messages), (4, 0, 0));
+}
+
+#[test]
+fn a_refusal_is_heard_where_nothing_beyond_qos_0_is_promised() {
+    let settings = Settings { qos_max: QoS::AtMostOnce, ..Settings::default() };
+    let mut world = World::with(settings, Arc::new(Rules));
+    let desk = world.dial("desk");
+    world.say(desk, &attach_sender(0, "s", Some("secret")));
+    let said = world.say(desk, &transfer(0, 0, false, &data("x")));
+    assert_eq!(said, ["disposition 0 rejected amqp:unauthorized-access"]);
+    world.say(desk, &attach_sender(1, "t", Some("open")));
+    assert_eq!(world.say(desk, &transfer(1, 1, false, &data("x"))), ["disposition 1 accepted"]);
 }
 
 #[test]

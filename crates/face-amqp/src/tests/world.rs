@@ -20,6 +20,9 @@ pub(super) struct World {
     pub(super) shard: Shard,
     pub(super) door: AmqpDoor,
     pub(super) now: Timestamp,
+    /// What is written to the disk stays in its cache.
+    pub(super) is_disk_stuck: bool,
+    written: u64,
     sockets: Vec<Socket>,
 }
 
@@ -37,7 +40,15 @@ impl World {
 
     pub(super) fn with(settings: Settings, policy: Arc<dyn Policy>) -> Self {
         let shard = Shard::new(0, 1, Arc::new(settings), policy, 7);
-        Self { shard, door: AmqpDoor::default(), now: Timestamp::from_secs_f64(1000.0), sockets: Vec::new() }
+        let (door, now) = (AmqpDoor::default(), Timestamp::from_secs_f64(1000.0));
+        Self { shard, door, now, is_disk_stuck: false, written: 0, sockets: Vec::new() }
+    }
+
+    /// One whose sessions are kept on disk.
+    pub(super) fn with_disk() -> Self {
+        let mut world = Self::new();
+        world.shard.keep_journal(0);
+        world
     }
 
     /// A container with one session, on channel 0.
@@ -64,6 +75,17 @@ impl World {
         self.read(socket);
         self.turn();
         self.hear(socket)
+    }
+
+    /// Bytes that wait for a client after it has said this, and nobody has written anything.
+    pub(super) fn say_and_wait(&mut self, socket: usize, bytes: &[u8], ear: usize) -> usize {
+        self.sockets[socket].kept.extend_from_slice(bytes);
+        self.read(socket);
+        self.conn(ear).map_or(0, |conn| self.shard.outbox(conn).concat().len())
+    }
+
+    pub(super) fn conn(&self, socket: usize) -> Option<ConnId> {
+        self.sockets[socket].conn
     }
 
     /// What a client has heard since it was last asked.
@@ -93,6 +115,12 @@ impl World {
     pub(super) fn turn(&mut self) {
         self.shard.turn(self.now);
         self.door.turn(&mut self.shard, self.now);
+        while let Some(turn) = self.shard.poll_journal() {
+            self.written = turn.position;
+        }
+        if !self.is_disk_stuck {
+            self.shard.handle_synced(self.written, self.now);
+        }
         for _ in 0..1000 {
             let Some(conn) = self.shard.poll_write() else { break };
             self.write(conn);

@@ -68,3 +68,34 @@ proptest! {
         }
     }
 }
+
+/// However many have to go for one newcomer, the flows are looked through once.
+#[test]
+fn one_look_serves_all_that_have_to_go() {
+    let priority = priority_with(PriorityMode::Practical, |_| false);
+    let mut queue = Queue::default();
+    let roomy = Bounds { bytes_max: usize::MAX, ..SPOOL };
+    let offer = |queue: &mut Queue, publisher: usize, number: usize| {
+        let message =
+            Queued { qos: QoS::AtLeastOnce, place: number as u64 + 1, ..queued(&sent_by(publisher, 10), number) };
+        queue.offer(message, &priority, roomy, NO_PAGING, |_, _| panic!("there is room"));
+    };
+    // Two publishers of the lowest class, whose messages alternate.
+    let (one, other, late) = (2, 6, 10);
+    for number in 0..6 {
+        offer(&mut queue, if number % 2 == 0 { one } else { other }, number);
+    }
+    let mut look = None;
+    let evict = |queue: &mut Queue, look: &mut Option<crate::queue::spool::SpoolLook>| {
+        queue.evict_lowest(&priority, look).map(|item| number_of(&here(item)))
+    };
+    assert_eq!(evict(&mut queue, &mut look), Some(0));
+    // It would be the next, had somebody looked again: its place says that it is older.
+    let message = Queued { qos: QoS::AtLeastOnce, place: 1, ..queued(&sent_by(late, 10), 9) };
+    queue.offer(message, &priority, roomy, NO_PAGING, |_, _| panic!("there is room"));
+    for number in 1..6 {
+        assert_eq!(evict(&mut queue, &mut look), Some(number));
+    }
+    // Only when all of them are gone.
+    assert_eq!((evict(&mut queue, &mut look), evict(&mut queue, &mut look)), (Some(9), None));
+}
