@@ -167,7 +167,9 @@ fn a_stream_goes_on_after_its_socket_and_tells_what_is_not_there_any_more() {
         let mut back = Web::open(&broker);
         back.send("GET /topics/%23", &format!("{EVENTS}Last-Event-ID: {id}\r\n"), "");
         assert_eq!(back.head().0, 200);
-        let payloads: Vec<String> = (0..3).map(|_| back.event().1).collect();
+        // What was posted may come after the stream from another shard: then it says where it stands first, which is no event.
+        let events = std::iter::repeat_with(|| back.event().1).filter(|data| !data.is_empty());
+        let payloads: Vec<String> = events.take(3).collect();
         assert!(payloads.iter().zip(2..).all(|(data, number)| data.contains(&format!("\"{number}\""))), "{payloads:?}");
         let (_lost, _) = stream(&broker, "/topics/%23", "Last-Event-ID: nobody-7\r\n");
         broker.shutdown();
