@@ -89,7 +89,7 @@ fn beginnings_of_messages_have_one_bound_for_a_connection() {
     let settings = Settings { packet_bytes_max: 100_000, ..Settings::default() };
     let mut world = World::with(settings, Arc::new(Open));
     let desk = world.dial("desk");
-    let begun = [0; 60_000];
+    let begun = vec![0; 60_000];
     for handle in 0..3 {
         world.say(desk, &attach_sender(handle, &format!("s{handle}"), Some("a")));
         assert_eq!(world.say(desk, &piece(handle, Some(handle), false, true, &begun)), [""; 0]);
@@ -107,7 +107,7 @@ fn beginnings_of_messages_need_memory_that_is_there() {
     world.say(desk, &attach_sender(0, "s", Some("a")));
     let used = world.shard.memory_used();
     world.shard.set_memory(used + 20_000, 0);
-    let said = world.say(desk, &piece(0, Some(0), false, true, &[0; 60_000]));
+    let said = world.say(desk, &piece(0, Some(0), false, true, &vec![0; 60_000]));
     assert_eq!(said, ["detach 0 amqp:resource-limit-exceeded"]);
 }
 
@@ -132,7 +132,7 @@ fn of_a_message_that_nobody_may_send_nothing_is_kept() {
     let desk = world.dial("desk");
     world.say(desk, &attach_sender(0, "s", Some("secret")));
     let before = world.shard.memory().charged();
-    world.say(desk, &piece(0, Some(0), false, true, &[0; 60_000]));
+    world.say(desk, &piece(0, Some(0), false, true, &vec![0; 60_000]));
     assert_eq!(world.shard.memory().charged(), before);
     let said = world.say(desk, &piece(0, None, false, false, &[0; 10]));
     assert_eq!(said[0], "disposition 0 rejected amqp:unauthorized-access");
