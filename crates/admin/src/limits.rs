@@ -86,6 +86,9 @@ pub(crate) const CALM_TICKS: u32 = 10;
 
 /// A walk for the top lists takes at most this part of the time: whoever has a million clients gets lists less often.
 pub(crate) const TOP_SHARE: u32 = 50;
+/// But not less often than this: the time of a walk is that of a clock, so on a starved machine one of four seconds would have
+/// silenced the first sentence for more than three minutes.
+pub(crate) const LOOK_REST_MAX: Duration = Duration::from_secs(10);
 
 /// Rows of a top list.
 pub(crate) const TOP_ROWS: usize = 10;

@@ -2,7 +2,7 @@
 //! decide.
 //!
 //! A walk over all clients costs shards some of their time. While the counters say that nothing is lost, refused or held, and
-//! nobody listens, one in ten seconds is enough; else one in two; and never more than a fiftieth of the time.
+//! nobody listens, one in ten seconds is enough; else one in two; and no more than a fiftieth of the time, but for one in ten seconds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tidegate_core::report::ClientReport;
 use crate::alarms::{ALARMS_MAX, Alarm, AlarmBoard, AlarmKind};
 use crate::ask::walk;
 use crate::clients::find;
-use crate::limits::{CALM_TICKS, FRESH_FOR, TOP_ROWS, TOP_SHARE, TOP_TICKS};
+use crate::limits::{CALM_TICKS, FRESH_FOR, LOOK_REST_MAX, TOP_ROWS, TOP_SHARE, TOP_TICKS};
 use crate::live::unix_seconds;
 use crate::problem::{Answered, json_of};
 use crate::situation::{Mood, TroubleReport};
@@ -64,9 +64,14 @@ impl WatchPace {
 
     /// A look took so long.
     pub(crate) fn note(&mut self, began: Instant) {
-        let rest = began.elapsed() * TOP_SHARE;
+        let rest = rest_after(began.elapsed());
         (self.since, self.rest) = (0, u32::try_from(rest.as_secs()).unwrap_or(u32::MAX));
     }
+}
+
+/// How long nobody looks after a look that took so long.
+fn rest_after(cost: Duration) -> Duration {
+    cost.saturating_mul(TOP_SHARE).min(LOOK_REST_MAX)
 }
 
 /// Whether the counters speak of trouble, or an alarm is being followed.
@@ -139,7 +144,7 @@ pub(crate) async fn look_if_old(state: &AdminState) {
     let now = state.handle.now();
     let is_due = {
         let mut watch = lock(&state.watch);
-        let rest = FRESH_FOR.max(watch.cost * TOP_SHARE);
+        let rest = FRESH_FOR.max(rest_after(watch.cost));
         let is_due = [watch.looked_at, watch.asked_at].into_iter().flatten().all(|at| now.since(at) > rest);
         // Noted before it begins: whoever asks meanwhile, or hangs up and asks again, does not begin another.
         if is_due {
@@ -268,5 +273,21 @@ fn insert(list: &mut Vec<((bool, f64), ClientReport)>, value: (bool, f64), clien
     if place < TOP_ROWS {
         list.insert(place, (value, client.clone()));
         list.truncate(TOP_ROWS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_took_long_is_not_the_last_for_minutes() {
+        assert_eq!(rest_after(Duration::from_millis(10)), Duration::from_millis(500));
+        assert_eq!(rest_after(Duration::from_secs(4)), LOOK_REST_MAX);
+        assert_eq!(rest_after(Duration::MAX), LOOK_REST_MAX);
+        let mut pace = WatchPace::default();
+        pace.note(Instant::now().checked_sub(Duration::from_secs(4)).unwrap());
+        let ticks = (1..=100).find(|_| pace.is_due(true));
+        assert_eq!(ticks, Some(10));
     }
 }

@@ -204,6 +204,19 @@ mod tests {
         assert!(bans.find("$http/10.0.0.1:5000", None, here, now).is_none());
     }
 
+    #[test]
+    fn a_ban_by_an_address_of_coap_holds_over_ports_and_knows_sessions_from_none() {
+        let here = IpAddr::from([10, 0, 0, 1]);
+        let (plain, inside) = ("$coap/10.0.0.1:5000", "$coap/dtls/10.0.0.1:5000");
+        let (plain_later, inside_later) = ("$coap/10.0.0.1:6000", "$coap/dtls/10.0.0.1:6000");
+        for (banned, same, others) in [(plain, plain_later, inside_later), (inside, inside_later, plain_later)] {
+            let (mut bans, now) = (Bans::default(), Timestamp::ZERO);
+            bans.add(Banned::Client(banned.into()), Duration::from_secs(60), "a test", now);
+            assert!(bans.find(same, None, here, now).is_some(), "{banned}: {same}");
+            assert!(bans.find(others, Some("ann"), here, now).is_none(), "{banned}: {others}");
+        }
+    }
+
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn ip(text: &str) -> IpAddr {

@@ -278,6 +278,20 @@ fn where_there_are_users_who_asks_has_to_show_who_it_is() {
 }
 
 #[test]
+fn who_asks_as_two_users_and_says_no_more_gets_both_answers() {
+    let broker = start_with(both(2), Arc::new(Users));
+    let mut web = Web::open(&broker);
+    web.send("PUT /topics/a", "Authorization: Basic YW5uOnNlY3JldA==\r\n", "x");
+    web.send("GET /topics/a", "Authorization: Bearer good\r\n", "");
+    web.0.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(web.hear().status, 201);
+    let heard = web.hear();
+    assert_eq!((heard.status, heard.body.as_str()), (200, "x"));
+    assert!(web.is_closed());
+    broker.shutdown();
+}
+
+#[test]
 fn pages_from_elsewhere_are_kept_out_of_a_broker_without_users() {
     let broker = start(both(1));
     for fields in ["Origin: https://evil.example\r\n", "Origin: null\r\n"] {

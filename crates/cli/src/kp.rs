@@ -11,7 +11,7 @@ use tidegate_client::{ConfigError, Error, PacerConfig, Parameter, PersistentQuer
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand};
 use print::{columns, print_change, print_pacer, print_row};
-use tidegate_program::{Usage, certificate_hint};
+use tidegate_program::{Usage, certificate_hint, harmless};
 use triples::batches;
 
 /// How often the pacer is shown.

@@ -31,12 +31,9 @@ pub(crate) struct SnLink {
     pub(crate) presence: Presence,
     pub(crate) heard_at: Timestamp,
     met_at: Timestamp,
-    /// It has used an identifier that was drawn for it, so it hears us. (Not enough to send it more than it sends.)
-    has_used_id: bool,
+    proof: Proof,
     /// Its session was there before.
     pub(crate) is_resumed: bool,
-    /// It has not been asked yet to show that it hears us.
-    is_to_prove: bool,
     pub(crate) chance: Chance,
     pub(crate) predefined: Arc<PredefinedTopics>,
     pub(crate) topics: TopicTable,
@@ -58,6 +55,17 @@ pub(crate) enum LinkKind {
     Client,
     /// Somebody who publishes without that, and hears nothing.
     Sender,
+}
+
+/// How far a client has come with showing that it hears us, beside answering a REGISTER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// It has not been asked for it yet.
+    ToAsk,
+    /// It was, or nobody asks it.
+    Asked,
+    /// It has used an identifier that was drawn for it. (Not enough to send it more than it sends.)
+    UsedId,
 }
 
 /// Whether a client listens (section 6.14).
@@ -94,9 +102,8 @@ impl SnLink {
             presence,
             heard_at: now,
             met_at: now,
-            has_used_id: false,
+            proof: if kind == LinkKind::Client && !is_proved { Proof::ToAsk } else { Proof::Asked },
             is_resumed: false,
-            is_to_prove: kind == LinkKind::Client && !is_proved,
             chance,
             predefined,
             topics: TopicTable::new(memory.charge()),
@@ -134,12 +141,13 @@ impl SnLink {
 
     /// Whether somebody is at its address who hears us; nobody asks that of who hears nothing.
     pub(crate) fn is_there(&self) -> bool {
-        self.is_sender() || self.outbound.is_proved() || self.has_used_id
+        self.is_sender() || self.outbound.is_proved() || self.proof == Proof::UsedId
     }
 
     /// It has used an identifier that was drawn for it: whether it answers what it was asked to answer does not matter any more.
     pub(crate) fn note_used_id(&mut self) {
-        if !core::mem::replace(&mut self.has_used_id, true) && !self.outbound.is_proved() {
+        let before = core::mem::replace(&mut self.proof, Proof::UsedId);
+        if before != Proof::UsedId && !self.outbound.is_proved() {
             self.outbound.stop_registering();
         }
     }
@@ -147,7 +155,11 @@ impl SnLink {
     /// Whoever has just been let in is asked to answer something that only it can have heard: a REGISTER, of which number and
     /// identifier are drawn.
     pub(crate) fn ask_for_proof(&mut self, memory: &Memory, now: Timestamp, send: Send<'_>) {
-        if core::mem::take(&mut self.is_to_prove) && !self.outbound.is_registering() {
+        if self.proof != Proof::ToAsk {
+            return;
+        }
+        self.proof = Proof::Asked;
+        if !self.outbound.is_registering() {
             self.tell_topic(PROOF_TOPIC, memory, now, send);
         }
     }

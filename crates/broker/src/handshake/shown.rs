@@ -9,7 +9,7 @@ use tidegate_wire_mqtt::{Connect, ReasonCode};
 
 use crate::authenticate::Credentials;
 use crate::websocket::AllowedPages;
-use crate::websocket::upgrade::judge_origin;
+use crate::websocket::upgrade::judge_request_origin;
 
 /// Which pages may use a listener, for who speaks HTTP there.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct PagesHere<'a>(pub(crate) AllowedPages<'a>);
 
 impl face_http::Pages for PagesHere<'_> {
     fn judge(&self, peer: IpAddr, host: &str, origin: Option<&str>) -> Result<(), &'static str> {
-        judge_origin(peer, host, origin, self.0)
+        judge_request_origin(peer, host, origin, self.0)
     }
 }
 

@@ -172,8 +172,9 @@ impl ShardThread {
     }
 
     pub(super) fn on_datagrams(&mut self, door: usize) {
-        if let Some(door) = self.doors.get_mut(door) {
-            door.is_ready = true;
+        if let Some(door) = self.doors.get_mut(door).filter(|door| !door.is_ready) {
+            // Nothing was there a moment ago, however long it is since somebody looked.
+            (door.is_ready, door.dry_at) = (true, door.dry_at.max(self.silent_at));
         }
     }
 
@@ -195,6 +196,8 @@ impl ShardThread {
                 return;
             }
             match door.socket.recv_from(&mut buffer) {
+                // Nobody can be answered there, and doors know by it who has no port (RFC 768).
+                Ok((_, from)) if from.port() == 0 => {}
                 Ok((length, from)) => {
                     let dry_at = door.dry_at;
                     // One that may have been cut is none: half of a message must not be published.

@@ -144,8 +144,9 @@ impl ShardThread {
     }
 
     pub(super) fn on_secure_datagrams(&mut self) {
-        if let Some(door) = &mut self.coaps {
-            door.is_ready = true;
+        if let Some(door) = self.coaps.as_mut().filter(|door| !door.is_ready) {
+            // Nothing was there a moment ago, however long it is since somebody looked.
+            (door.is_ready, door.dry_at) = (true, door.dry_at.max(self.silent_at));
         }
     }
 

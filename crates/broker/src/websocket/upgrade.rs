@@ -136,15 +136,35 @@ pub(crate) fn judge_origin(
         }
         (AllowedPages::OfOurName | AllowedPages::OfThisMachine, _) => {}
     }
-    let Some(origin) = origin else { return Ok(()) };
-    let from = name_in(origin.split_once("://").map_or(origin, |(_, authority)| authority));
-    let is_local = from == "localhost" || from.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     // A port that a container publishes looks like a peer from afar, whoever is behind it.
     let is_judged = peer.is_loopback() || matches!(pages, AllowedPages::OfThisMachine);
-    if is_judged && !is_local && from != host {
+    if is_judged && origin.is_some_and(|origin| is_foreign(&host, origin)) {
         return forbidden("a page from elsewhere may not use this machine's broker");
     }
     Ok(())
+}
+
+/// The same where a browser shows who its user is by itself, whatever page asks: a password that it was asked for once, a
+/// certificate. There a page from elsewhere would speak in the name of that user, wherever the browser is.
+pub(crate) fn judge_request_origin(
+    peer: IpAddr,
+    host: &str,
+    origin: Option<&str>,
+    pages: AllowedPages<'_>,
+) -> Result<(), &'static str> {
+    judge_origin(peer, host, origin, pages)?;
+    let is_listed = matches!(pages, AllowedPages::Listed(_));
+    if !is_listed && origin.is_some_and(|origin| is_foreign(&name_in(host), origin)) {
+        return Err("a page from elsewhere may not ask here unless it is listed");
+    }
+    Ok(())
+}
+
+/// Whether a page is neither of the name that the request was sent to nor of the machine that its browser runs on.
+fn is_foreign(host: &str, origin: &str) -> bool {
+    let from = name_in(origin.split_once("://").map_or(origin, |(_, authority)| authority));
+    let is_local = from == "localhost" || from.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    !is_local && from != host
 }
 
 /// The name or address in an authority, without its port.
@@ -228,6 +248,25 @@ mod tests {
                 let accepted = matches!(upgrade(request.as_bytes(), peer, pages), Upgrade::Accept { .. });
                 assert_eq!(accepted, is_welcome, "{origin} from {peer}, {pages:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_page_from_elsewhere_does_not_ask_in_the_name_of_whom_a_browser_has_logged_in() {
+        let far: IpAddr = "192.0.2.7".parse().unwrap();
+        let listed = ["https://app.example".to_owned()];
+        for peer in [HERE, far] {
+            let asks = |origin, pages| judge_request_origin(peer, "broker.example:8082", origin, pages).is_ok();
+            for evil in ["https://evil.example", "null", "https://broker.example.evil.example", ""] {
+                assert!(!asks(Some(evil), AllowedPages::OfOurName), "{evil} from {peer}");
+                assert!(!asks(Some(evil), AllowedPages::OfThisMachine), "{evil} from {peer}");
+                assert!(!asks(Some(evil), AllowedPages::Listed(&listed)), "{evil} from {peer}");
+            }
+            for own in [None, Some("https://broker.example"), Some("http://Broker.example:8082"), Some("http://[::1]")]
+            {
+                assert!(asks(own, AllowedPages::OfOurName), "{own:?} from {peer}");
+            }
+            assert!(asks(Some("https://app.example"), AllowedPages::Listed(&listed)));
         }
     }
 

@@ -37,8 +37,7 @@ fn greeted(behind: &TcpListener, port: u16, hello: &[u8]) -> (TcpStream, TcpStre
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(hello).unwrap();
-    let (mut asked, _) = behind.accept().unwrap();
-    asked.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut asked = crate::accept_client(behind);
     hear(&mut asked, hello, "the hello");
     (client, asked)
 }

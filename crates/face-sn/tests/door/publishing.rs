@@ -235,7 +235,7 @@ fn who_is_not_read_while_the_disk_is_slow_is_counted_and_its_answers_are_heard()
         assert_eq!(to_answer.len(), 1, "one at a time");
         world.shard.handle_store_lag(Duration::from_secs(30));
         let before = world.shard.stats().publish_received;
-        let large = [7; 20_000];
+        let large = vec![7; 20_000];
         let mut sent = 0;
         for port in [3, 4, 5, 1] {
             if port != 1 {

@@ -274,7 +274,7 @@ keys! {
         Reload bind_client_ids: BindIds = BindIds::Sessions;
         /// With a password_file: let certificates in whose name is not in it.
         Reload any_certificate_user: bool = false;
-        /// Pages that may use ws, wss and topics over HTTP, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in.
+        /// Pages that may use ws, wss and topics over HTTP, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in; to topics over HTTP, where a browser shows passwords by itself, always.
         Reload origins: Or<Auto, Origins> = Or::WORD;
     }
     http_auth: HttpAuthSection {

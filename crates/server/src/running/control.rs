@@ -16,7 +16,7 @@ use tidegate_space::Condition;
 use tidegate_store::Health;
 use tracing::error;
 
-use super::RunningProcess;
+use super::{OtherDoor, RunningProcess};
 use crate::config::backoff::BackOffMode;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
 use crate::{backup, certificate, plan, rule_file, tokens, user_file};

@@ -1,5 +1,7 @@
 //! Open where nothing is configured, closed wherever something is wrong.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::config::{ConfigEntry, Sources, load as load_config};
 use crate::plan::space as space_doors;

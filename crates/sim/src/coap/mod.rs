@@ -278,14 +278,13 @@ impl<'a> World<'a> {
         while endpoint.poll_left().is_some() {}
         while shard.poll_event().is_some() {}
         for (to, bytes) in said {
-            match self.client_of(to) {
-                Some(client) => self.send(client, &bytes, false),
-                // A device hears whether its value was taken: class 2 of the code.
-                None => {
-                    let is_refused = bytes.get(1).is_none_or(|code| code >> 5 != 2);
-                    self.tally.refused += u64::from(self.is_measured() && is_refused);
-                }
+            if let Some(client) = self.client_of(to) {
+                self.send(client, &bytes, false);
+                continue;
             }
+            // A device hears whether its value was taken: class 2 of the code.
+            let is_refused = bytes.get(1).is_none_or(|code| code >> 5 != 2);
+            self.tally.refused += u64::from(self.is_measured() && is_refused);
         }
         let due = [self.endpoint.poll_timeout(), self.shard.poll_timeout()].into_iter().flatten().min();
         if let Some(due) = due.map(|due| due.as_nanos().max(self.now.as_nanos() + WAKE_MIN))

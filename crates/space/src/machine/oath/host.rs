@@ -14,7 +14,7 @@ use tidegate_graph::{
 };
 use tidegate_sim::zoo::model::Phases;
 use tidegate_sim::zoo::space::{self, AskerTask, SpaceScenario};
-use tidegate_sim::zoo::tally::Figures;
+use tidegate_sim::zoo::tally::{CohortTally, Figures};
 
 use super::askers::{BEGIN, Crowd, HostRequester, Whose, at};
 use super::processors::Processors;
@@ -92,7 +92,7 @@ pub(super) struct HostRun {
 pub(super) fn run(scenario: &'static SpaceScenario, admission: &SpaceAdmission, phases: Phases, seed: u64) -> HostRun {
     let mut host = SpaceHost::new(scenario, admission, phases, seed);
     host.live(at(phases.end()));
-    HostRun { figures: host.crowd.tallies.iter().map(|it| it.figures()).collect(), load_s: host.load_s }
+    HostRun { figures: host.crowd.tallies.iter().map(CohortTally::figures).collect(), load_s: host.load_s }
 }
 
 fn quads(first: u32, count: u32) -> Vec<Quad> {
@@ -237,7 +237,7 @@ impl SpaceHost {
         };
         let caller = Caller { client, ..Caller::default() };
         if let Offered::Refused(task, refused) = self.desk.offer(self.now, task, shape, &caller, &mut self.dice) {
-            self.answer(task, Err(&refused));
+            self.answer(&task, Err(&refused));
         }
         for side in [Side::Read, Side::Write] {
             self.answer_late(side);
@@ -246,11 +246,11 @@ impl SpaceHost {
 
     pub(super) fn answer_late(&mut self, side: Side) {
         for (task, refused) in self.desk.drain(side) {
-            self.answer(task, Err(&refused));
+            self.answer(&task, Err(&refused));
         }
     }
 
-    pub(super) fn answer(&mut self, task: Asked, outcome: Result<(), &Refused>) {
+    pub(super) fn answer(&mut self, task: &Asked, outcome: Result<(), &Refused>) {
         let HostRequester { whose, due, .. } = task.requester;
         match whose {
             Whose::Asker(place) => self.crowd.on_answered(self.now, place, due, outcome.is_ok()),

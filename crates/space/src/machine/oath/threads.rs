@@ -162,7 +162,7 @@ impl SpaceHost {
                     self.desk.cancelled(taken.job, Side::Read, took);
                 }
                 for task in std::iter::once(taken.value).chain(taken.joined) {
-                    self.answer(task, if is_done { Ok(()) } else { Err(&Refused::Late) });
+                    self.answer(&task, if is_done { Ok(()) } else { Err(&Refused::Late) });
                 }
             }
         }
@@ -209,7 +209,7 @@ impl SpaceHost {
             if let Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), .. }) = &outcome {
                 self.subscriber = Some(subscribed.id);
             }
-            self.answer(task, outcome.as_ref().map(|_| ()));
+            self.answer(&task, outcome.as_ref().map(|_| ()));
         }
         while let Some(id) = self.writer.poll_ready() {
             self.tell(id);
