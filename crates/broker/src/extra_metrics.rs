@@ -220,7 +220,7 @@ fn amqp_metrics(shards: &BTreeMap<usize, AmqpStats>) -> Vec<ExtraMetric> {
         return Vec::new();
     }
     let sum = |field: fn(&AmqpStats) -> u64| shards.values().map(field).sum();
-    let events: [(&'static str, u64); 7] = [
+    let events: [(&'static str, u64); 8] = [
         ("frames", sum(|stats| stats.frames)),
         ("faults", sum(|stats| stats.faults)),
         ("links_refused", sum(|stats| stats.links_refused)),
@@ -228,11 +228,12 @@ fn amqp_metrics(shards: &BTreeMap<usize, AmqpStats>) -> Vec<ExtraMetric> {
         ("modified", sum(|stats| stats.modified)),
         ("declined", sum(|stats| stats.declined)),
         ("returned", sum(|stats| stats.returned)),
+        ("given_up", sum(|stats| stats.given_up)),
     ];
     let mut metrics: Vec<ExtraMetric> = Vec::new();
     metrics.extend(events.map(|(event, value)| ExtraMetric {
         family: "amqp_events",
-        help: "AMQP: frames, faults that ended something, links and messages that were not taken, and messages that a receiver did not want, or gave back.",
+        help: "AMQP: frames, faults that ended something, links and messages that were not taken, messages that a receiver did not want, or gave back, and such as were lost with the link that they waited for.",
         is_counter: true,
         labels: vec![("event", event)],
         value,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use support::amqp::{Amqp, Frame, PLAIN, SASL, symbol};
 use support::tls::Authority;
 use support::{Client, PATIENCE, address, config, listener, start, start_with, tcp};
-use tidegate_broker::authenticate::{Authenticator, Credentials, LoginRefusal};
+use tidegate_broker::authenticate::{Authenticator, Credentials, LoginGrant, LoginRefusal};
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
@@ -91,6 +91,54 @@ fn who_it_is_is_asked_of_sasl() {
     broker.shutdown();
 }
 
+/// Somebody elsewhere, who lets in everybody but those that are called `thief`.
+#[derive(Debug)]
+struct Elsewhere;
+
+impl Authenticator for Elsewhere {
+    fn is_slow(&self, _: &Credentials) -> bool {
+        true
+    }
+
+    fn asks_elsewhere(&self, _: &Credentials) -> bool {
+        true
+    }
+
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, LoginRefusal> {
+        self.login(credentials).map(|grant| grant.user)
+    }
+
+    fn login(&self, credentials: &Credentials) -> Result<LoginGrant, LoginRefusal> {
+        if credentials.client_id == "thief" {
+            return Err(LoginRefusal::NotAuthorized);
+        }
+        // Who decides elsewhere gives roles: so nobody remembers the answer.
+        let user = credentials.user_name.as_deref().map(Arc::from);
+        Ok(LoginGrant { user, roles: Some(Arc::new([])), ..LoginGrant::default() })
+    }
+}
+
+#[test]
+fn who_decides_elsewhere_hears_what_the_container_is_called() {
+    let broker = start_with(amqp(1), Arc::new(Elsewhere));
+    let at = address(&broker, ListenerKind::Amqp);
+    for is_thief in [false, true] {
+        let mut client = Amqp::new(tcp(at));
+        let (_, outcome) = login(&mut client, "PLAIN", b"\0ann\0secret");
+        assert!(is_outcome(&outcome, 0), "SASL does not know the name yet");
+        client.greet(PLAIN);
+        if is_thief {
+            client.send(0, 0x10, &[support::amqp::text("thief")]);
+            client.frame();
+            assert!(client.frame().has(b"amqp:unauthorized-access"));
+        } else {
+            client.begin("ann-desk");
+            assert!(client.attach_sender(0, "a") > 0);
+        }
+    }
+    broker.shutdown();
+}
+
 #[test]
 fn anonymous_is_offered_where_nobody_has_to_have_a_name() {
     let broker = start(amqp(1));
@@ -131,18 +179,19 @@ fn a_flooder_is_slowed_by_its_credit_while_others_notice_nothing() {
     assert!(broker.set_limit(&Whom::Client("flood".into()), Some(rate)));
     let mut flood = Amqp::open(at, "flood");
     let first = flood.attach_sender(0, "a");
-    let (mut left, mut most_of_later, mut accepted) = (first, 0, 0);
+    let (mut left, mut sent, mut most_of_later, mut accepted) = (first, 0_u32, 0, 0);
     while accepted < 100 {
         while left > 0 {
             flood.transfer(0, false, b"x");
-            left -= 1;
+            (left, sent) = (left - 1, sent + 1);
         }
         let frame = flood.frame();
         match frame.code {
             0x15 => accepted += usize::from(frame.has(&[0, 0x53, 0x24])),
             0x13 => {
-                left = support::amqp::credit_of(&frame).unwrap_or(left);
-                most_of_later = most_of_later.max(left);
+                let Some((seen, credit)) = support::amqp::counts_of(&frame) else { continue };
+                left = (seen + credit).saturating_sub(sent);
+                most_of_later = most_of_later.max(credit);
             }
             other => panic!("{other:#x}: {frame:?}"),
         }

@@ -164,7 +164,9 @@ impl ShardThread {
             return;
         }
         let authenticator = Arc::clone(&self.rules.authenticator);
-        if let Some(grant) = handshake.granted(self.rules.generation) {
+        // Who decides elsewhere has not heard what it is called, and is asked again: see below.
+        let granted = handshake.granted(self.rules.generation).filter(|_| !authenticator.asks_elsewhere(&credentials));
+        if let Some(grant) = granted {
             // It is known who it is, and now what it is called.
             let known = Identity { roles: grant.roles.clone(), ..known_at(grant.user.as_ref(), credentials.listener) };
             let is_admitted = authenticator.admits_identity(&known, &credentials.client_id);

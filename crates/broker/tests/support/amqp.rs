@@ -162,6 +162,11 @@ impl Amqp {
 
 /// The credit that a flow gives.
 pub(crate) fn credit_of(flow: &Frame) -> Option<u32> {
+    counts_of(flow).map(|(_, credit)| credit)
+}
+
+/// How many deliveries the link had seen when it gave this credit, and the credit: what was sent since is not in it.
+pub(crate) fn counts_of(flow: &Frame) -> Option<(u32, u32)> {
     // Its fields are numbers up to the one that is wanted.
     let mut rest = &flow.body[6..];
     let mut numbers = Vec::new();
@@ -175,7 +180,7 @@ pub(crate) fn credit_of(flow: &Frame) -> Option<u32> {
         numbers.push(number);
         rest = &rest[length..];
     }
-    numbers.pop()
+    Some((numbers[5], numbers[6]))
 }
 
 pub(crate) fn frame(kind: u8, code: u8, fields: &[Vec<u8>], payload: &[u8]) -> Vec<u8> {

@@ -44,6 +44,24 @@ fn what_a_link_has_not_answered_comes_again_when_it_is_back() {
 }
 
 #[test]
+fn what_a_link_has_released_before_it_went_comes_again_when_it_is_back() {
+    let mut world = World::new();
+    let ear = dial_lasting(&mut world, "ear");
+    world.say(ear, &attach_receiver(0, "r", "a", 2));
+    world.say(ear, &credit(0, 0, 1));
+    world.publish("a", "one");
+    assert_eq!(world.hear(ear), ["transfer 0 one"]);
+    assert_eq!(world.say(ear, &settle(0, 0, 0x26)), [""; 0], "its credit is used up");
+    world.say(ear, &detach(0, false));
+    world.say(ear, &attach_receiver(1, "r", "a", 2));
+    assert_eq!(world.say(ear, &credit(1, 0, 10)), ["transfer 1 one"]);
+    world.say(ear, &settle(1, 1, 0x24));
+    let stats = world.door.stats();
+    assert_eq!((world.shard.stats().inflight_messages, stats.returned, stats.given_up), (0, 1, 0));
+    assert!(world.shard.audit().is_ok());
+}
+
+#[test]
 fn a_message_of_two_filters_comes_again_only_to_the_link_that_was_away() {
     let mut world = World::new();
     let ear = dial_lasting(&mut world, "ear");
