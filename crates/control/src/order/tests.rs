@@ -13,6 +13,19 @@ fn at(millis: u64) -> Timestamp {
 const STRANGER: Standing = Standing { entitled_at: Timestamp::MAX, weight: 1, grant: 0 };
 const ENTITLED: Standing = Standing { entitled_at: Timestamp::ZERO, weight: 1, grant: 0 };
 
+#[test]
+fn who_is_entitled_to_half_a_visit_has_a_whole_one() {
+    for (tokens, units) in [(1, 1), (19, 19), (20, 40), (100, 40)] {
+        let mut order = ReadOrder::default();
+        for key in 0..5 {
+            order.wait(key, u64::from(key), ENTITLED, 100, at(0));
+        }
+        order.begin_turn(200, at(0));
+        let visit = order.next(at(0), |_| tokens).unwrap();
+        assert_eq!((visit.order, visit.units), (ServiceOrder::Entitled, units), "{tokens} tokens");
+    }
+}
+
 /// One that sends: `backlog` units wait, `tokens` of them are entitled.
 #[derive(Clone, Debug)]
 struct Sender {
