@@ -95,8 +95,8 @@ impl ConfListeners {
         // any listener it has MQTT for this machine, as this broker does.
         let has_others = ["listeners.mqtts", "listeners.ws", "listeners.wss"].iter().any(|key| translation.has(key));
         let mqtt = (has_others || translation.has_blocks()).then_some("listeners.mqtt");
-        let closed: Vec<&str> = mqtt.into_iter().chain(OTHERS).filter(|key| !translation.has(key)).collect();
-        for key in &closed {
+        let closed: Vec<&'static str> = mqtt.into_iter().chain(OTHERS).filter(|key| !translation.has(key)).collect();
+        for &key in &closed {
             translation.set(key, quoted("off"));
         }
         let names: Vec<&str> = closed.iter().filter_map(|key| key.strip_prefix("listeners.")).collect();
