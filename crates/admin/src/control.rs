@@ -152,6 +152,8 @@ fn ban_json(ban: &Ban) -> Value {
     if let Value::Object(value) = &mut value {
         value.insert("left_s".to_owned(), json!(ban.left.as_secs()));
         value.insert("reason".to_owned(), json!(ban.reason));
+        value.insert("tries".to_owned(), json!(ban.tries));
+        value.insert("last_try_s".to_owned(), json!(ban.last_try.map(|ago| ago.as_secs())));
     }
     value
 }
@@ -180,7 +182,7 @@ pub(crate) async fn add_ban(State(state): State<Arc<AdminState>>, headers: Heade
         return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many bans already"));
     };
     let name = banned_name(&whom);
-    let mut value = ban_json(&Ban { whom, left: time, reason });
+    let mut value = ban_json(&Ban { whom, left: time, reason, tries: 0, last_try: None });
     value["kept"] = json!(kept == BanKept::Yes);
     Ok(about(name, json_of(&value)))
 }

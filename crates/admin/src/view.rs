@@ -33,6 +33,7 @@ pub(crate) fn client(state: &AdminState, client: &ClientReport) -> Value {
         "queue_bytes": client.queued.1,
         "outbox_bytes": link.map_or(0, |link| link.outbox_bytes),
         "inflight": client.inflight,
+        "reads_rate": reads_rate(client).map(rounded),
         "subscriptions": client.subscriptions,
         "received": client.ledger.received,
         "passed": client.ledger.passed,
@@ -115,6 +116,12 @@ pub(crate) fn closed(state: &AdminState, closed: &Closed) -> Value {
         "bytes_received": parting.ledger.bytes_received,
         "bytes_sent": parting.ledger.bytes_sent,
     })
+}
+
+/// Messages a second that a receiver takes which takes too little; none of one that takes all there is.
+fn reads_rate(client: &ClientReport) -> Option<f64> {
+    let receiver = &client.receiver;
+    (client.link.is_some() && (receiver.is_slow || receiver.is_losing)).then_some(receiver.takes)
 }
 
 /// Messages that it sent and that were lost: nobody was told.

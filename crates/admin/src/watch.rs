@@ -161,10 +161,34 @@ pub(crate) async fn look_if_old(state: &AdminState) {
 pub(crate) fn situation(state: &AdminState) -> TroubleReport {
     let last = Arc::clone(&lock(&state.watch).situation);
     let TroubleReport {
-        banned, bans, bridges, bridges_down, upstream, is_gate_off, level, cause, memory, disk, ..
+        banned,
+        bans,
+        ban_tries,
+        bridges,
+        bridges_down,
+        upstream,
+        is_gate_off,
+        level,
+        cause,
+        memory,
+        disk,
+        ..
     } = beside_clients(state);
     let clients = (*last).clone();
-    TroubleReport { banned, bans, bridges, bridges_down, upstream, is_gate_off, level, cause, memory, disk, ..clients }
+    TroubleReport {
+        banned,
+        bans,
+        ban_tries,
+        bridges,
+        bridges_down,
+        upstream,
+        is_gate_off,
+        level,
+        cause,
+        memory,
+        disk,
+        ..clients
+    }
 }
 
 /// What is known without asking clients.
@@ -186,6 +210,7 @@ fn beside_clients(state: &AdminState) -> TroubleReport {
         }),
         is_gate_off: state.process.is_gate_off(),
         bans: bans.len(),
+        ban_tries: bans.iter().fold(0, |tries, ban| tries.saturating_add(ban.tries)),
         banned: bans
             .iter()
             .take(ALARMS_MAX)

@@ -17,6 +17,8 @@ function show(place, context) {
   const bans = new Table([
     { title: "Client", kind: "name", text: (row) => row.client ?? "–" }, { title: "User", kind: "name", text: (row) => row.user ?? "–" },
     { title: "Network", text: (row) => row.network ?? "–" }, { title: "Left", num: true, text: (row) => span(row.left_s) },
+    { title: "Tries", num: true, text: (row) => number(row.tries) },
+    { title: "Last try", num: true, text: (row) => (row.last_try_s === null ? "–" : `${span(row.last_try_s)} ago`) },
     { title: "Reason", kind: "long", text: (row) => row.reason },
     { title: "", node: (row) => remove("Remove the ban", "May come in again", `bans?${new URLSearchParams(
       Object.entries(row).filter(([name]) => ["client", "user", "network"].includes(name)))}`) },

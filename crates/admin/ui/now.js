@@ -51,6 +51,7 @@ function show(place, context) {
     { title: "Messages", num: true, kind: "less", text: (row) => number(row.queue_messages) },
     { title: "Bytes", num: true, kind: "less", text: (row) => bytes(row.queue_bytes) },
     { title: "Under way", num: true, kind: "less", text: (row) => number(row.inflight) },
+    { title: "Reads /s", num: true, kind: "less", text: (row) => number(row.reads_rate) },
     { title: "Lost", num: true, kind: "less", text: (row) => number(row.lost_out) },
   ], { look: "compact", empty: "No queues: everybody takes what comes." });
   const reasons = new Table([

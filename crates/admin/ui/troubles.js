@@ -1,6 +1,6 @@
 // The first thing to see: one sentence, and under it a card for each one who floods, loses or is banned, the worst first.
 
-import { h, set, clientLink, span } from "./dom.js";
+import { h, set, clientLink, number, span } from "./dom.js";
 import { get, send } from "./api.js";
 import { whyCard } from "./why.js";
 import { bridgeWhy } from "./bridges.js";
@@ -37,6 +37,12 @@ class TroubleCard {
   }
 }
 
+// What somebody who is kept out does about it.
+export function tries(ban) {
+  if (!ban.tries) return "It has not tried to come in since.";
+  return `It has tried to come in ${ban.tries === 1 ? "once" : `${number(ban.tries)} times`} since, the last time ${span(ban.last_try_s)} ago.`;
+}
+
 function banCard(context, ban, again) {
   const who = [ban.client && `client ${ban.client}`, ban.user && `user ${ban.user}`, ban.network].filter(Boolean).join(", ");
   const words = new URLSearchParams(Object.entries(ban).filter(([name]) => ["client", "user", "network"].includes(name)));
@@ -45,7 +51,7 @@ function banCard(context, ban, again) {
   return h("article", { class: "card trouble edge-quiet", "aria-label": who }, h("div", { class: "row head" }, h("span", { class: "badge quiet" }, "banned"),
     h("strong", {}, ban.client ? clientLink(ban.client) : who),
     context.may("operator") ? h("button", { type: "button", onclick: remove }, "Let in again") : null),
-  h("p", {}, `${who} is kept out for ${span(ban.left_s)} more: ${ban.reason}`));
+  h("p", {}, `${who} is kept out for ${span(ban.left_s)} more: ${ban.reason}. ${tries(ban)}`));
 }
 
 export class Troubles {

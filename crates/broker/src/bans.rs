@@ -70,12 +70,25 @@ pub struct Ban {
     /// How long it still lasts.
     pub left: Duration,
     pub reason: String,
+    /// How often somebody whom it concerns has tried to come in all the same, since this process began.
+    pub tries: u64,
+    /// How long ago the last of these tries was.
+    pub last_try: Option<Duration>,
+}
+
+/// One ban.
+#[derive(Debug)]
+struct KeptBan {
+    until: Timestamp,
+    reason: String,
+    tries: u64,
+    last_try: Timestamp,
 }
 
 /// The table.
 #[derive(Debug, Default)]
 pub(crate) struct Bans {
-    by_whom: BTreeMap<Banned, (Timestamp, String)>,
+    by_whom: BTreeMap<Banned, KeptBan>,
     /// How many networks of each size there are: a few sizes, so that looking up is a few lookups.
     sizes: BTreeMap<u8, usize>,
 }
@@ -84,9 +97,9 @@ impl Bans {
     /// Bans somebody; the later end counts. False: the table is full of bans that have not ended.
     pub(crate) fn add(&mut self, whom: Banned, time: Duration, reason: &str, now: Timestamp) -> bool {
         let (whom, until) = (whom.normal(), now + time);
-        if let Some((end, why)) = self.by_whom.get_mut(&whom) {
-            if until > *end {
-                (*end, *why) = (until, reason.to_owned());
+        if let Some(ban) = self.by_whom.get_mut(&whom) {
+            if until > ban.until {
+                (ban.until, ban.reason) = (until, reason.to_owned());
             }
             return true;
         }
@@ -99,13 +112,14 @@ impl Bans {
         if let Some(bits) = bits_of(&whom) {
             *self.sizes.entry(bits).or_default() += 1;
         }
-        self.by_whom.insert(whom, (until, reason.to_owned()));
+        let (reason, tries, last_try) = (reason.to_owned(), 0, Timestamp::ZERO);
+        self.by_whom.insert(whom, KeptBan { until, reason, tries, last_try });
         true
     }
 
     /// Until when somebody is banned, and why.
     pub(crate) fn get(&self, whom: &Banned) -> Option<(Timestamp, &str)> {
-        self.by_whom.get(whom).map(|(until, reason)| (*until, reason.as_str()))
+        self.by_whom.get(whom).map(|ban| (ban.until, ban.reason.as_str()))
     }
 
     /// False if there was none.
@@ -123,8 +137,8 @@ impl Bans {
         was_there
     }
 
-    /// How long somebody has to stay away; none if it is not banned.
-    pub(crate) fn find(&self, client_id: &str, user: Option<&str>, ip: IpAddr, now: Timestamp) -> Option<Duration> {
+    /// Somebody tries to come in: how long it has to stay away, none if it is not banned. What it tries in vain is counted.
+    pub(crate) fn find(&mut self, client_id: &str, user: Option<&str>, ip: IpAddr, now: Timestamp) -> Option<Duration> {
         if self.by_whom.is_empty() {
             return None;
         }
@@ -140,23 +154,30 @@ impl Bans {
             let clients = names.iter().flatten().map(move |name| Banned::ClientAt(name.clone(), net, *bits));
             clients.chain([Banned::Network(net, *bits)])
         });
-        let ends = named.flatten().chain(of_user).chain(near).filter_map(|whom| self.by_whom.get(&whom));
-        ends.map(|(until, _)| until.since(now)).max().filter(|left| !left.is_zero())
+        let all = named.flatten().chain(of_user).chain(near);
+        let longest =
+            all.filter_map(|whom| Some((self.by_whom.get(&whom)?.until, whom))).max_by_key(|(until, _)| *until);
+        let (_, whom) = longest.filter(|(until, _)| *until > now)?;
+        let ban = self.by_whom.get_mut(&whom)?;
+        (ban.tries, ban.last_try) = (ban.tries.saturating_add(1), now);
+        Some(ban.until.since(now))
     }
 
     /// All that have not ended.
     pub(crate) fn list(&self, now: Timestamp) -> Vec<Ban> {
-        let ban = |(whom, (until, reason)): (&Banned, &(Timestamp, String))| Ban {
+        let ban = |(whom, kept): (&Banned, &KeptBan)| Ban {
             whom: whom.clone(),
-            left: until.since(now),
-            reason: reason.clone(),
+            left: kept.until.since(now),
+            reason: kept.reason.clone(),
+            tries: kept.tries,
+            last_try: (kept.tries > 0).then(|| now.since(kept.last_try)),
         };
         self.by_whom.iter().map(ban).filter(|ban| !ban.left.is_zero()).collect()
     }
 
     fn expire(&mut self, now: Timestamp) {
         let over: Vec<Banned> =
-            self.by_whom.iter().filter(|(_, (until, _))| *until <= now).map(|(whom, _)| whom.clone()).collect();
+            self.by_whom.iter().filter(|(_, ban)| ban.until <= now).map(|(whom, _)| whom.clone()).collect();
         for whom in over {
             self.remove(whom);
         }
@@ -231,7 +252,7 @@ mod tests {
         assert!(bans.add(Banned::User("u".into()), 2 * MINUTE, "x", now));
         assert!(bans.add(Banned::Network(ip("10.1.2.3"), 16), MINUTE, "x", now));
         assert!(bans.add(Banned::client_near("d", ip("::ffff:10.9.2.3")), MINUTE, "x", now));
-        let find = |client, user, from: &str| bans.find(client, user, ip(from), now);
+        let mut find = |client, user, from: &str| bans.find(client, user, ip(from), now);
         assert_eq!(find("c", None, "1.1.1.1"), Some(MINUTE));
         assert_eq!(find("e", Some("u"), "1.1.1.1"), Some(2 * MINUTE));
         assert_eq!(find("e", None, "10.1.200.3"), Some(MINUTE));
@@ -259,6 +280,24 @@ mod tests {
             assert_eq!(bans.find(client, user, here, now).is_some(), is_banned, "{client} {user:?}");
             assert_eq!(whom.concerns(client, user, here), is_banned, "{client} {user:?}");
         }
+    }
+
+    #[test]
+    fn tries_of_the_banned_are_counted_with_the_ban_that_keeps_them_out() {
+        let (mut bans, now) = (Bans::default(), Timestamp::from_secs_f64(100.0));
+        let here = ip("10.1.1.1");
+        assert!(bans.add(Banned::Client("c".into()), MINUTE, "x", now));
+        assert!(bans.add(Banned::Network(here, 16), 2 * MINUTE, "x", now));
+        let tries =
+            |bans: &Bans, at| bans.list(at).into_iter().map(|ban| (ban.tries, ban.last_try)).collect::<Vec<_>>();
+        assert_eq!(tries(&bans, now), [(0, None), (0, None)]);
+        bans.find("c", None, ip("1.1.1.1"), now);
+        bans.find("c", None, here, now);
+        bans.find("d", None, here, now + MINUTE / 2);
+        bans.find("d", None, ip("1.1.1.1"), now);
+        assert_eq!(tries(&bans, now + MINUTE / 2), [(1, Some(MINUTE / 2)), (2, Some(Duration::ZERO))]);
+        assert!(bans.add(Banned::Client("c".into()), 3 * MINUTE, "y", now), "a longer one goes on counting");
+        assert_eq!(bans.list(now)[0].tries, 1);
     }
 
     #[test]

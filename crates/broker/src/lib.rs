@@ -205,7 +205,7 @@ impl Broker {
             shared.extra_metrics.set(Box::new(move || upstream.metrics()));
         }
         shared.show_rules(&rules);
-        for Ban { whom, left, reason } in bans {
+        for Ban { whom, left, reason, .. } in bans {
             inbox::lock(&shared.bans).add(whom, left, &reason, shared.clock.now());
         }
         for (setting, whom, rate) in rates {

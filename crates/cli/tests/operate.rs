@@ -106,6 +106,12 @@ fn limits_and_bans_are_set_listed_and_removed() {
     assert!(why.starts_with("client \"meter-17\" is banned for") && why.contains("too loud"), "{why}");
     let output = broker.publish(&["-i", "meter-17", "-t", "t", "-m", "x", "-V", "5"]);
     assert_eq!(output.status.code(), Some(0x8A), "{}", text(&output.stderr));
+    let listed = broker.json(&["ban"]);
+    assert_eq!(listed["bans"][0]["tries"], 1, "{listed}");
+    assert!(listed["bans"][0]["last_try_s"].is_u64(), "{listed}");
+    let why = broker.told(&["why", "meter-17"]);
+    assert!(why.contains("has tried to come in 1 time since, the last time"), "{why}");
+    assert!(broker.told(&["status"]).contains("is banned (1 try to come in since)"), "{}", broker.told(&["status"]));
     broker.told(&["ban", "remove", "meter-17"]);
     assert!(broker.told(&["ban", "list"]).contains("nobody is kept out"));
     broker.publish_as("meter-17");

@@ -25,7 +25,14 @@ fn demonstration(more: &[&str], control: &str) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
     let off = "backoff.mode = \"off\", priority.mode = \"off\"";
-    for words in [off, control, "CONTROL OFF", "CONTROL ON", "$ tidegate why flooder"] {
+    for words in [
+        off,
+        control,
+        "CONTROL OFF",
+        "CONTROL ON",
+        "what `tidegate why flooder` said",
+        "there is nobody to ask any more",
+    ] {
         assert!(text.contains(words), "{words} is missing: {text}");
     }
     text

@@ -258,3 +258,32 @@ fn a_ban_is_in_the_sentence_at_once() {
     let now = &json(&broker, &["status"])["now"];
     assert_eq!((&now["mood"], &now["text"]), (&"notice".into(), &"\"pest\" is banned".into()));
 }
+
+/// Off is no blindfold: what is sent is seen, and `why` says what can be done.
+#[test]
+fn with_the_gate_off_rates_are_shown_and_who_sends_the_most_is_named() {
+    let broker = Launch::new().door("admin").config("[backoff]\nmode = \"off\"\n[priority]\nmode = \"off\"\n").start();
+    let mut stream = connected(&broker, "talker");
+    let is_on = Arc::new(AtomicBool::new(true));
+    let talker = std::thread::spawn({
+        let is_on = Arc::clone(&is_on);
+        move || {
+            while is_on.load(Ordering::Relaxed) {
+                stream.write_all(&b"\x30\x04\x00\x01tx".repeat(40)).expect("it is read");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    });
+    until("the sentence names it", || {
+        let status = asked(&broker, &["status"]).1;
+        let is_told = status.contains("\"talker\" sends the most") && status.contains("the gate is off");
+        if is_told && status.contains("next:  tidegate why talker") { Ok(()) } else { Err(status) }
+    });
+    let row = json(&broker, &["clients"])["clients"][0].clone();
+    assert!(row["rate"].as_f64().is_some_and(|rate| rate > 100.0), "{row}");
+    let why = asked(&broker, &["why", "talker"]).1;
+    assert!(why.contains("it sends") && why.contains("the gate is off"), "{why}");
+    assert!(why.contains("tidegate limits set talker") && why.contains("tidegate reload"), "{why}");
+    is_on.store(false, Ordering::Relaxed);
+    talker.join().expect("it ends");
+}

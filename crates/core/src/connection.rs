@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_control::claim::Claim;
 
 use crate::drain::Drain;
 use crate::face::Face;
@@ -65,6 +66,8 @@ pub(crate) struct Connection {
     answer_bytes: usize,
     /// A timer for one of the two is set.
     is_watched: bool,
+    /// What it was seen to send while the gate is off; none where publishers are watched.
+    observed: Option<Box<Claim>>,
     /// Answers that wait until what they promise is kept.
     owed: Option<Box<owed::Owed>>,
     /// Its welcome may not be written before this, nor anything else.
@@ -128,6 +131,7 @@ impl Connection {
             room: (Timestamp::MAX, 0),
             answer_bytes: 0,
             is_watched: false,
+            observed: None,
             owed: None,
             welcome_after: None,
             is_told_of_room: false,
@@ -243,6 +247,21 @@ impl Connection {
 
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// What it was seen to send while the gate is off.
+    pub(crate) fn observed(&self) -> Option<&Claim> {
+        self.observed.as_deref()
+    }
+
+    /// The same, to be told of more.
+    pub(crate) fn observed_mut(&mut self) -> &mut Claim {
+        self.observed.get_or_insert_default()
+    }
+
+    /// The same, once.
+    pub(crate) fn take_observed(&mut self) -> Option<Box<Claim>> {
+        self.observed.take()
     }
 
     /// What went over it, once.

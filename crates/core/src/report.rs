@@ -30,11 +30,12 @@ pub struct ClientReport {
     pub link: Option<LinkReport>,
     /// How it stands with the gate of publishers; if well, how it does as a receiver.
     pub state: ClientState,
-    /// Messages per second over the last ten seconds ([`RATE_WINDOW`](crate::RATE_WINDOW)). None if that is not watched.
+    /// Messages per second over the last ten seconds ([`RATE_WINDOW`](crate::RATE_WINDOW)), whatever the gate does. None if it
+    /// has not published.
     pub rate: Option<f64>,
     /// How long the latest of its messages has to wait from now on.
     pub delay: Duration,
-    /// What is known of it as a publisher; none if it has not published of late, or nobody is slowed here.
+    /// What is known of it as a publisher; none if it has not published of late.
     pub publisher: Option<PublisherReport>,
     /// How it does as a receiver.
     pub receiver: ReceiverReport,

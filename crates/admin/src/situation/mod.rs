@@ -16,11 +16,13 @@ use tidegate_core::report::{ClientReport, CrowdingFlow};
 
 use crate::alarms::ALARMS_MAX;
 use crate::bridges::TroubledBridge;
-pub(crate) use publisher::{FLOOD_FACTOR, TroubledPublisher, usual_of};
-pub(crate) use sentence::{CardSubject, Mood, TroubleCard, name_conflict};
+pub(crate) use publisher::{FLOOD_FACTOR, NEWCOMER_RATE_MAX, TroubledPublisher, usual_of};
+pub(crate) use sentence::{CardSubject, Mood, TroubleCard, name_conflict, reads_in_words};
 
 /// Whose part of a receiver's losses, and of what waits for it, is less is not to blame for them.
 const GUILTY_PART: f64 = 0.2;
+/// Messages a second below which a receiver takes nothing.
+const TAKES_MIN: f64 = 1.0;
 /// Losing receivers whose queues are looked into, the worst: each costs a question to its shard.
 const LOOKED_INTO_MAX: usize = 8;
 
@@ -52,13 +54,17 @@ pub(crate) struct TroubleReport {
     /// Who is banned, by name and in words, as many as alarms may be about; and how many there are.
     pub(crate) banned: Vec<(String, String)>,
     pub(crate) bans: usize,
+    /// How often they have tried to come in all the same.
+    pub(crate) ban_tries: u64,
     /// Bridges that are down, as many as alarms may be about; and how many there are.
     pub(crate) bridges: Vec<TroubledBridge>,
     pub(crate) bridges_down: usize,
     /// The broker behind a guard cannot be reached: where it is, and that in words.
     pub(crate) upstream: Option<(String, String)>,
-    /// Nothing is learned of publishers, and nobody is slowed for what it sends.
+    /// Nobody is slowed for what it sends.
     pub(crate) is_gate_off: bool,
+    /// Who sends the most, while the gate is off: nobody else says so then.
+    pub(crate) busiest: Option<TroubledPublisher>,
     /// The level of pressure, by number and name, and why.
     pub(crate) level: (u8, &'static str),
     pub(crate) cause: Option<&'static str>,
@@ -78,8 +84,10 @@ pub(crate) struct TroubledReceiver {
     pub(crate) loss_rate: f64,
     pub(crate) lost: u64,
     pub(crate) fill: f64,
-    /// Who sends most of what it loses, and how much, if that is no flooder: to send much may be its work.
-    pub(crate) source: Option<(Arc<str>, f64)>,
+    /// Messages a second that it takes.
+    pub(crate) takes: f64,
+    /// Who sends most of what it loses, if that is no flooder: to send much may be its work.
+    pub(crate) source: Option<TroubledPublisher>,
     /// Whose messages were lost, and wait; of how many that wait.
     crowding: Vec<CrowdingFlow>,
     queued: u64,
@@ -92,6 +100,8 @@ pub(crate) struct Blame {
     pub(crate) receiver: Arc<str>,
     /// Whether they are much of what was lost there; else they are much of what waits, and others lose for it.
     pub(crate) is_of_losses: bool,
+    /// Whether the receiver takes anything at all: who takes nothing loses by itself, whoever sends.
+    pub(crate) is_taking: bool,
 }
 
 /// A number by which things are ordered that change a little all the time: those about as large stay in the order of their
@@ -110,6 +120,9 @@ impl TroubleReport {
             self.sending_unusually += 1;
             insert(&mut self.unusual, TroubledPublisher::of(client, None, None), TroubledPublisher::weight);
         }
+        if self.is_gate_off && client.link.is_some() {
+            self.note_busy(client, limit_of(client));
+        }
         if client.takeovers > 0 {
             self.conflicting += 1;
             insert(&mut self.conflicts, (Arc::clone(&client.client_id), client.takeovers), |(_, takeovers)| *takeovers);
@@ -123,10 +136,20 @@ impl TroubleReport {
                 loss_rate: receiver.loss_rate,
                 lost: receiver.lost_of_late,
                 fill: receiver.fill,
+                takes: receiver.takes,
                 source: None,
                 crowding: receiver.crowding.clone(),
                 queued: client.queued.0 as u64,
             });
+        }
+    }
+
+    /// Who sends the most, and is worth a word for it. Of several who send about as much the first by name.
+    fn note_busy(&mut self, client: &ClientReport, limit: Option<f64>) {
+        let busy = TroubledPublisher::of(client, limit, None);
+        let rank = |it: &TroubledPublisher| (magnitude(it.rate), Reverse(Arc::clone(&it.client_id)));
+        if busy.rate >= publisher::UNUSUAL_RATE_MIN && self.busiest.as_ref().is_none_or(|it| rank(it) < rank(&busy)) {
+            self.busiest = Some(busy);
         }
     }
 
@@ -172,7 +195,8 @@ impl TroubleReport {
             for flow in &receiver.crowding {
                 let is_of_losses = is_unknown || is_much(flow.lost, receiver.lost);
                 if is_much(flow.lost, receiver.lost) || is_much(flow.waiting, receiver.queued) {
-                    let blame = Blame { receiver: Arc::clone(&receiver.client_id), is_of_losses };
+                    let is_taking = receiver.takes >= TAKES_MIN;
+                    let blame = Blame { receiver: Arc::clone(&receiver.client_id), is_of_losses, is_taking };
                     let known: &mut Blame = blamed.entry(flow.origin).or_insert_with(|| blame.clone());
                     if is_of_losses && !known.is_of_losses {
                         *known = blame;
@@ -183,9 +207,11 @@ impl TroubleReport {
         blamed
     }
 
-    /// A client that is to blame. Who sends what is usual for it is not called a flooder for a receiver that is too slow.
+    /// A client that is to blame. Who sends what is usual for it, or is new and sends little, is not called a flooder for a
+    /// receiver that is too slow; nor is anybody who is new for one that takes nothing.
     pub(crate) fn note_blamed(&mut self, client: &ClientReport, limit: Option<f64>, blame: &Blame) {
-        let fills = Some(Arc::clone(&blame.receiver));
+        let is_stranger = usual_of(client).is_none();
+        let fills = Some(Arc::clone(&blame.receiver)).filter(|_| blame.is_taking || !is_stranger);
         let place = self.publishers.iter().position(|known| known.client_id == client.client_id);
         // Whether it was counted as a flooder; none if it was not counted. Who is held back was, also beyond the list.
         let (was_flooding, trouble) = if let Some(place) = place {
@@ -218,9 +244,8 @@ impl TroubleReport {
     /// Of several the one who sends most is named.
     fn note_source(&mut self, receiver: &Arc<str>, publisher: &TroubledPublisher) {
         let receiver = self.receivers.iter_mut().find(|known| known.client_id == *receiver);
-        if let Some(receiver) = receiver.filter(|it| it.source.as_ref().is_none_or(|(_, rate)| *rate < publisher.rate))
-        {
-            receiver.source = Some((Arc::clone(&publisher.client_id), publisher.rate));
+        if let Some(receiver) = receiver.filter(|it| it.source.as_ref().is_none_or(|it| it.rate < publisher.rate)) {
+            receiver.source = Some(publisher.clone());
         }
     }
 

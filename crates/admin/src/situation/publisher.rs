@@ -13,10 +13,10 @@ use crate::view;
 pub(crate) const FLOOD_FACTOR: f64 = 2.0;
 
 /// Messages a second of a newcomer that are nobody's usual traffic while others wait.
-const NEWCOMER_RATE_MAX: f64 = 100.0;
+pub(crate) const NEWCOMER_RATE_MAX: f64 = 100.0;
 /// Messages a second below which nobody is named for sending more than usual while nobody suffers: a sensor of one message an
 /// hour may send three.
-const UNUSUAL_RATE_MIN: f64 = 10.0;
+pub(super) const UNUSUAL_RATE_MIN: f64 = 10.0;
 
 /// A publisher that sends too much, or has to wait.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,8 +47,9 @@ impl TroubledPublisher {
 
     /// Whether it sends more than it should: more than is usual for it, and it is held back for that or somebody else suffers.
     /// Of one that is not read nobody knows what it sends: it sends more than is taken.
-    /// Of a newcomer nobody knows what it should: it floods if somebody suffers, if it was refused, or sends very much. Who
-    /// is held to a limit that an operator has set is dealt with already, unless somebody suffers.
+    /// Of a newcomer nobody knows what it should: it floods if it was refused, or sends very much while somebody suffers or it
+    /// has to wait. A few messages a second are no flood, however slow their receiver is. Who is held to a limit that an
+    /// operator has set is dealt with already, unless somebody suffers.
     pub(crate) fn is_flooding(&self) -> bool {
         if self.limit.is_some() {
             return self.fills.is_some();
@@ -56,7 +57,10 @@ impl TroubledPublisher {
         match (self.state, self.factor()) {
             (ClientState::Paused, _) => self.is_for_rate || self.fills.is_some(),
             (state, Some(factor)) => factor > FLOOD_FACTOR && (state.is_held_back() || self.fills.is_some()),
-            (state, None) => self.fills.is_some() || state == ClientState::BackedOff || self.rate >= NEWCOMER_RATE_MAX,
+            (state, None) => {
+                let is_harm = state.is_held_back() || self.fills.is_some();
+                state == ClientState::BackedOff || (is_harm && self.rate >= NEWCOMER_RATE_MAX)
+            }
         }
     }
 
@@ -67,8 +71,14 @@ impl TroubledPublisher {
         self.limit.is_some() && is_lossy && !self.is_flooding()
     }
 
-    pub(super) fn weight(&self) -> (bool, i32, Reverse<Arc<str>>) {
-        (self.is_flooding(), magnitude(self.rate), Reverse(Arc::clone(&self.client_id)))
+    /// Whether it floods and nobody but an operator does something about that: it is not held back, or somebody suffers all the
+    /// same.
+    pub(crate) fn needs_operator(&self) -> bool {
+        self.is_flooding() && (self.fills.is_some() || !self.state.is_held_back())
+    }
+
+    pub(super) fn weight(&self) -> (bool, bool, i32, Reverse<Arc<str>>) {
+        (self.needs_operator(), self.is_flooding(), magnitude(self.rate), Reverse(Arc::clone(&self.client_id)))
     }
 }
 

@@ -15,8 +15,8 @@ fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> TroubledReceiver {
     let lost = (loss_rate * 10.0) as u64;
     let (client_id, is_losing) = (client_id.into(), loss_rate > 0.0);
     let crowding = vec![CrowdingFlow { origin: 7, lost, waiting: 0 }];
-    let (is_away, source, queued) = (false, None, 0);
-    TroubledReceiver { client_id, is_losing, is_away, loss_rate, lost, fill, source, crowding, queued }
+    let (is_away, takes, source, queued) = (false, 370.0, None, 0);
+    TroubledReceiver { client_id, is_losing, is_away, loss_rate, lost, fill, takes, source, crowding, queued }
 }
 
 #[test]
@@ -32,16 +32,22 @@ fn who_floods_who_loses_and_what_to_type() {
         publishers: vec![publisher("meter-17", ClientState::BackedOff, 400.0, Some(6.5))],
         receivers: vec![receiver("historian", 37.0, 1.0)],
         bans: 1,
+        ban_tries: 17,
         banned: vec![("pest".to_owned(), "\"pest\"".to_owned())],
         ..TroubleReport::default()
     };
     let sentence = situation.sentence();
     assert_eq!(
         sentence.text,
-        "\"meter-17\" sends 400/s, 61.5 × its usual 6.50/s, and is refused; \"historian\" loses 37.0/s: its queue is full; \
-         \"pest\" is banned"
+        "\"historian\" loses 37.0/s: it reads 370/s of some 407/s, and its queue is full; \
+         \"meter-17\" sends 400/s, 61.5 × its usual 6.50/s, and is refused; \"pest\" is banned (17 tries to come in since)"
     );
-    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Trouble, "tidegate why meter-17"));
+    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Trouble, "tidegate why historian"));
+    // Who fills a queue needs somebody though it is refused.
+    let harmful = TroubledPublisher { fills: Some("historian".into()), ..situation.publishers[0].clone() };
+    let sentence = TroubleReport { publishers: vec![harmful], ..situation }.sentence();
+    assert!(sentence.text.starts_with("\"meter-17\" sends 400/s"), "{}", sentence.text);
+    assert_eq!(sentence.next, "tidegate why meter-17");
 }
 
 #[test]
@@ -74,7 +80,7 @@ fn what_is_worth_a_look_is_not_called_trouble() {
     let slow = TroubleReport { receivers: vec![receiver("tablet", 0.0, 0.6)], ..TroubleReport::default() }.sentence();
     assert_eq!(
         (slow.mood, slow.text.as_str()),
-        (Mood::Notice, "\"tablet\" reads slowly or not at all (60 % of its queue is used)")
+        (Mood::Notice, "\"tablet\" is slow: it reads 370/s, and 60 % of its queue is used")
     );
     let gateway = publisher("gateway", ClientState::Slowed, 180.0, Some(200.0));
     let waits = TroubleReport { publishers: vec![gateway], ..TroubleReport::default() }.sentence();
@@ -131,22 +137,25 @@ fn two_clients_with_one_name_are_trouble() {
 }
 
 #[test]
-fn cards_have_flooders_before_losers_before_those_who_wait_and_are_as_many_as_a_screen_has_room_for() {
+fn cards_have_what_needs_somebody_before_what_is_dealt_with_and_are_as_many_as_a_screen_has_room_for() {
     let flooder = |n: u32| publisher(&format!("pump-{n}"), ClientState::BackedOff, 400.0, Some(6.5));
     let modest = publisher("modest", ClientState::Slowed, 5.0, None);
+    let fills = Some("historian".into());
+    let harmful = TroubledPublisher { fills, ..publisher("harmful", ClientState::Ok, 400.0, Some(6.5)) };
     let situation = TroubleReport {
-        publishers: std::iter::once(modest).chain((0..9).map(flooder)).collect(),
+        publishers: [modest, harmful].into_iter().chain((0..9).map(flooder)).collect(),
         receivers: vec![receiver("historian", 37.0, 1.0), receiver("slow", 0.0, 0.9)],
         conflicts: vec![("twin".into(), 7)],
         ..TroubleReport::default()
     };
     let cards = situation.cards();
     let kinds: Vec<&str> = cards.iter().map(|card| card.kind).collect();
-    let expected = ["floods", "floods", "floods", "floods", "loses", "slow", "name used twice", "waits"];
+    let expected = ["floods", "loses", "name used twice", "slow", "floods", "floods", "floods", "floods", "waits"];
     assert_eq!(kinds, expected);
-    assert_eq!(cards[0].subject, CardSubject::Client("pump-0".into()));
-    assert_eq!(cards[4].subject, CardSubject::Client("historian".into()));
-    assert_eq!(cards[4].text, "\"historian\" loses 37.0/s: its queue is full");
+    assert_eq!(cards[0].subject, CardSubject::Client("harmful".into()));
+    assert_eq!(cards[1].subject, CardSubject::Client("historian".into()));
+    assert_eq!(cards[1].text, "\"historian\" loses 37.0/s: it reads 370/s of some 407/s, and its queue is full");
+    assert_eq!(cards[4].subject, CardSubject::Client("pump-0".into()));
 }
 
 #[test]
@@ -191,8 +200,8 @@ fn who_fills_a_queue_as_usual_is_named_without_being_called_a_flooder() {
     for (name, rate) in [("camera", 400.0), ("pump", 20.0)] {
         situation.note_source(&historian, &publisher(name, ClientState::Ok, rate, Some(rate)));
     }
-    let words =
-        "\"historian\" loses 37.0/s: its queue is full, mostly by \"camera\", which sends 400/s, about as usual";
+    let words = "\"historian\" loses 37.0/s: it reads 370/s of some 407/s, and its queue is full, mostly by \"camera\", which sends \
+         400/s, about as usual";
     assert_eq!(situation.sentence().text, words);
     assert_eq!(situation.flooders().count(), 0);
 }
@@ -214,9 +223,18 @@ fn a_limit_that_refuses_drops_or_does_not_read_raises_an_alarm_of_its_own() {
 }
 
 #[test]
-fn who_fills_a_queue_while_nothing_is_measured_is_not_said_to_send_nothing() {
-    let unmeasured =
-        TroubledPublisher { fills: Some("historian".into()), ..publisher("pump", ClientState::Ok, 0.0, None) };
-    let words = "\"pump\" sends too much (how much is not measured), and fills the queue of \"historian\"";
-    assert_eq!(unmeasured.in_words(), words);
+fn with_the_gate_off_who_sends_the_most_is_named_with_what_to_type() {
+    let busiest = Some(publisher("pump", ClientState::Ok, 2000.0, Some(6.5)));
+    let off = TroubleReport { is_gate_off: true, busiest, ..TroubleReport::default() };
+    let sentence = off.sentence();
+    assert_eq!(
+        sentence.text,
+        "calm: nobody loses messages, nobody is banned; \"pump\" sends the most, 2000/s (6.50/s is usual for it); the gate is off \
+         (backoff.mode = \"off\"): nobody is slowed for what it sends"
+    );
+    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Calm, "tidegate why pump"));
+    let named = TroubleReport { unusual: off.busiest.iter().cloned().collect(), sending_unusually: 1, ..off.clone() };
+    assert_eq!(named.sentence().text.matches("\"pump\"").count(), 1, "{}", named.sentence().text);
+    let on = TroubleReport { is_gate_off: false, ..off };
+    assert!(!on.sentence().text.contains("pump"), "the gate was switched on since");
 }

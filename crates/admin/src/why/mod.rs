@@ -27,7 +27,7 @@ use crate::bridges;
 use crate::clients::{closed_among, find, last_closed};
 use crate::kps;
 use crate::problem::{Answered, json_of, no_client};
-use crate::situation::name_conflict;
+use crate::situation::{name_conflict, reads_in_words};
 use crate::state::{AdminState, lock};
 use crate::status::meaning;
 use crate::view;
@@ -94,7 +94,9 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     // Who has most of what waits in a losing queue is known from the last look, also if nothing of its own is lost there.
     let occupied = lock(&state.watch).situation.occupied_by(&client_id).filter(|_| others.fills.is_empty());
     let fills = occupied.is_some() || !others.fills.is_empty();
-    let mut lines = vec![headline(client, limit.as_ref().map(|(_, rate)| *rate), fills)];
+    let mode = if state.process.is_gate_off() { GateMode::Off } else { GateMode::On };
+    let around = Surroundings { limit: limit.as_ref().map(|(_, rate)| *rate), fills, gate: mode };
+    let mut lines = vec![headline(client, &around)];
     let ban = ban_of(&state, &client_id, Some(&client.identity));
     lines.extend(ban.map(|ban| format!("it {}", banned(&ban))));
     lines.extend(name_used_twice(client, closed.as_ref()));
@@ -110,7 +112,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     lines.extend(lost(&client.ledger));
     lines.extend(closed.as_ref().map(|closed| earlier(&state, closed)));
     let facts = lines.clone();
-    let proposals = next(client, limit.is_some(), &others);
+    let proposals = next(client, &around, &others);
     lines.extend(proposals.iter().map(|proposal| proposal.text.clone()));
     Ok(json_of(&json!({
         "client": view::detail(&state, &detail),
@@ -151,8 +153,27 @@ fn code(state: ClientState) -> Option<&'static str> {
     }
 }
 
-/// `limit`: what an operator has set, in messages a second. `fills`: its messages fill the queue of a receiver that loses.
-fn headline(client: &ClientReport, limit: Option<f64>, fills: bool) -> String {
+/// What there is to know beside a client's own report.
+#[derive(Clone, Copy, Debug, Default)]
+struct Surroundings {
+    /// What an operator has set for it, in messages a second.
+    limit: Option<f64>,
+    /// Its messages fill the queue of a receiver that loses.
+    fills: bool,
+    gate: GateMode,
+}
+
+/// Whether anybody is slowed here for what it sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum GateMode {
+    #[default]
+    On,
+    Off,
+}
+
+fn headline(client: &ClientReport, around: &Surroundings) -> String {
+    let Surroundings { limit, fills, gate } = *around;
+    let is_off = gate == GateMode::Off;
     let user = client.identity.user.as_deref().map(|user| format!(", user {user:?}")).unwrap_or_default();
     let who = format!(
         "client {:?} ({}, listener {}{user})",
@@ -186,6 +207,10 @@ fn headline(client: &ClientReport, limit: Option<f64>, fills: bool) -> String {
                     usual.map_or_else(|| NEW.to_owned(), |usual| format!("{} is usual for it", per_second(usual)));
                 format!("{who} is not slowed, but its messages fill the queue of a receiver: it sends {rate}, {usual}")
             }
+            (Some(_), usual) if is_off => {
+                let usual = usual.map_or_else(|| NEW.to_owned(), |usual| format!("{} is usual", per_second(usual)));
+                format!("{who} is not slowed: it sends {rate} ({usual}), and {GATE_OFF}")
+            }
             (Some(now), Some(usual)) => {
                 let words = if now > FAR_ABOVE * usual { WHY_LEFT_ALONE } else { "" };
                 format!("{who} is not slowed: it sends {rate}, and {} is usual for it{words}", per_second(usual))
@@ -193,7 +218,7 @@ fn headline(client: &ClientReport, limit: Option<f64>, fills: bool) -> String {
             (Some(_), None) => format!(
                 "{who} is not slowed: it sends {rate}; what is usual for it is being learned, which takes a minute"
             ),
-            _ if client.ledger.received > 0 => format!("{who} is not slowed: nobody is ({GATE_OFF})"),
+            _ if is_off => format!("{who} is not slowed: {GATE_OFF}"),
             _ => format!("{who} is not slowed: it has not published"),
         },
     }
@@ -203,7 +228,7 @@ fn headline(client: &ClientReport, limit: Option<f64>, fills: bool) -> String {
 const FAR_ABOVE: f64 = 2.0;
 const WHY_LEFT_ALONE: &str = "; who sends more comes after the others where something is scarce, and nothing is now, \
                               unless backoff.enforce is \"always\"";
-const GATE_OFF: &str = "the gate is off: backoff.mode is \"off\", and nothing is learned of anybody";
+const GATE_OFF: &str = "the gate is off (backoff.mode = \"off\"): nobody is slowed for what it sends";
 
 /// Why its messages wait. Only what is more than usual is called more than usual.
 fn cause(client: &ClientReport, limit: Option<f64>) -> String {
@@ -325,6 +350,12 @@ fn ban_of(state: &AdminState, client_id: &str, identity: Option<&Identity>) -> O
     state.handle.bans().into_iter().filter(is_it).max_by_key(|ban| ban.left)
 }
 
+/// What somebody who is kept out does about it.
+fn tries_in_words(ban: &Ban) -> String {
+    let Some(ago) = ban.last_try else { return String::new() };
+    format!(", and has tried to come in {} since, the last time {} ago", counted(ban.tries, "time"), span(ago))
+}
+
 /// Continues "it" or a name.
 fn banned(ban: &Ban) -> String {
     let (whom, remove) = match &ban.whom {
@@ -339,20 +370,24 @@ fn banned(ban: &Ban) -> String {
         }
     };
     format!(
-        "is banned{whom} for {} more ({:?}); to let it in again:  tidegate ban remove {remove}",
+        "is banned{whom} for {} more ({:?}){}; to let it in again:  tidegate ban remove {remove}",
         span(ban.left),
-        ban.reason
+        ban.reason,
+        tries_in_words(ban)
     )
 }
 
 fn receiver(detail: &ClientDetail) -> Option<String> {
     let client = &detail.client;
-    let stalled = client.link.and_then(|link| link.stalled_since).is_some();
+    let is_troubled = client.receiver.is_slow || client.receiver.is_losing;
     let (waiting, bytes) = client.queued;
-    if waiting == 0 && !stalled {
+    if waiting == 0 && !is_troubled {
         return None;
     }
-    let reads = if stalled { "it does not read: " } else { "" };
+    // Who is away reads nothing, and its first line says so.
+    let reads = client.link.filter(|_| is_troubled).map_or_else(String::new, |_| {
+        format!("it {}: ", reads_in_words(client.receiver.takes, client.receiver.loss_rate))
+    });
     let (bytes, wait) = (counted(bytes as u64, "byte"), if waiting == 1 { "waits" } else { "wait" });
     Some(format!("{reads}{} ({bytes}) {wait} for it, {} under way", messages(waiting as u64), client.inflight))
 }

@@ -46,6 +46,8 @@ pub(super) struct Neighbours {
     names: HashMap<u64, Option<Named>>,
     /// The same of those who have gone.
     gone: HashMap<u64, Arc<str>>,
+    /// Messages a second that everybody sends.
+    all_send: f64,
     /// Receivers that lose its messages, the most first.
     pub(super) fills: Vec<FilledReceiver>,
 }
@@ -79,6 +81,7 @@ impl Neighbours {
 
     /// Somebody, possibly itself.
     pub(super) fn note(&mut self, other: &ClientReport) {
+        self.all_send += other.rate.unwrap_or(0.0);
         if let (Some(own), Some(rate), Some((place, all))) =
             (self.own_rate, view::learned_rate(other), self.rank.as_mut())
         {
@@ -97,6 +100,11 @@ impl Neighbours {
             self.fills.sort_by_key(|filled| core::cmp::Reverse(filled.own));
             self.fills.truncate(FILLED_MAX);
         }
+    }
+
+    /// The part of all messages that somebody sends who sends so many a second; none if nobody was noted.
+    pub(super) fn part_of_all(&self, rate: f64) -> Option<f64> {
+        (self.all_send > 0.0).then(|| (rate / self.all_send).min(1.0))
     }
 
     /// Whose queues its messages fill.

@@ -1,8 +1,8 @@
 //! What to do about a client that is slowed: commands that can be typed as they are, and settings.
 //!
 //! A proposal has to help. What is taken of somebody who is slowed is no measure of what it wants: the rate that is proposed
-//! is the one that it is used to when nobody is in its way, with room, or twice what was taken if that is more. The
-//! tests apply the words of a proposal in virtual time and see the client recover.
+//! is the one that it is used to when nobody is in its way, or the most that it has sent since it is slowed, with room; it does not
+//! change while one thinks about it. The tests apply the words of a proposal in virtual time and see the client recover.
 
 #[cfg(test)]
 mod tests;
@@ -13,8 +13,14 @@ use tidegate_core::report::{ClientReport, ClientState};
 
 use super::others::Neighbours;
 use super::words::{end_session, for_ban, per_second, quoted};
-use super::{FAR_ABOVE, code};
+use super::{FAR_ABOVE, GateMode, Surroundings, code};
+use crate::situation::NEWCOMER_RATE_MAX;
 use crate::view;
+
+/// Who sends so much of all that is sent sends most of it.
+const MOST_PART: f64 = 0.5;
+/// Who is entitled to so many times what is usual has room: tokens come at twice that.
+const GRANT_ROOM: f64 = 1.25;
 
 /// Something to do: in words with the command to type, and as what a page can do by a click.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +69,8 @@ impl Proposal {
 }
 
 /// What to do next.
-pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<Proposal> {
-    let ledger = &client.ledger;
+pub(super) fn next(client: &ClientReport, around: &Surroundings, others: &Neighbours) -> Vec<Proposal> {
+    let (ledger, is_limited) = (&client.ledger, around.limit.is_some());
     let (id, ban) = (quoted(&client.client_id), for_ban(&client.client_id));
     let mut steps = Vec::new();
     if code(client.state).is_some() {
@@ -84,11 +90,16 @@ pub(super) fn next(client: &ClientReport, is_limited: bool, others: &Neighbours)
                 );
                 steps.push(Proposal::new(text, [ProposedAct::Limit(rate), ProposedAct::Ban]));
             }
-            None => steps.extend(match client.rate {
-                Some(rate) => for_stranger(&client.client_id, rate, others),
-                None => (!others.filled().is_empty()).then(|| for_unmeasured(&ban)),
-            }),
+            None => steps.extend(client.rate.and_then(|rate| for_stranger(&client.client_id, rate, others))),
             Some(_) => {}
+        }
+        if steps.is_empty() {
+            steps.extend(for_busiest(client, &id, &ban, others));
+        }
+        if around.gate == GateMode::Off && !steps.is_empty() {
+            let text = "to have whoever sends more than usual slowed where something is scarce, set backoff.mode = \"practical\" in \
+                        the configuration:  tidegate reload";
+            steps.push(Proposal::new(text, []));
         }
     }
     steps.extend(for_receiver(client, others));
@@ -146,13 +157,16 @@ pub(super) fn for_stranger(client_id: &str, rate: f64, others: &Neighbours) -> O
     Some(Proposal::new(text, [ProposedAct::Limit(bearable), ProposedAct::Ban]))
 }
 
-/// What to do about one that fills the queue of a receiver while the gate is off: nobody knows what it sends.
-fn for_unmeasured(ban: &str) -> Proposal {
+/// What to do about one that sends most of all that is sent, though that is usual for it: a flood of hours is usual, too.
+fn for_busiest(client: &ClientReport, id: &str, ban: &str, others: &Neighbours) -> Option<Proposal> {
+    let rate = client.rate.filter(|rate| *rate >= NEWCOMER_RATE_MAX)?;
+    let part = others.part_of_all(rate).filter(|part| *part >= MOST_PART)?;
     let text = format!(
-        "what it sends is not measured while the gate is off: switch it on (backoff.mode = \"practical\"), or keep it away:  \
-         tidegate ban add {ban} --for 1h"
+        "{:.0} % of all messages are its own; if that is too much, say what it may send:  tidegate limits set {id} rate=N/s   \
+         or keep it away:  tidegate ban add {ban} --for 1h",
+        part * 100.0
     );
-    Proposal::new(text, [ProposedAct::Ban])
+    Some(Proposal::new(text, [ProposedAct::Ban]))
 }
 
 /// What makes a client recover that is slowed, if it is right.
@@ -196,17 +210,20 @@ fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<Proposal> 
 /// room enough. If more was taken of it than is usual, it wants more than that, and nobody knows how much.
 fn entitled_rate(client: &ClientReport) -> u64 {
     let usual = usual_rate(client, false).unwrap_or(1.0);
-    let taken = client.publisher.map_or(0.0, |publisher| publisher.served).max(client.rate.unwrap_or(0.0));
-    let rate = if taken > usual { 2.0 * taken } else { 1.25 * usual };
-    whole(rate)
+    let taken = client.publisher.map_or(0.0, |publisher| publisher.served.max(publisher.asked));
+    let taken = taken.max(client.rate.unwrap_or(0.0));
+    whole(if taken > GRANT_ROOM * usual { 2.0 * taken } else { GRANT_ROOM * usual })
 }
 
-/// A limit for somebody who is held or refused: twice what it sends, so that it catches up with what waits. What it sends
-/// is known only if it is read; else it is what is usual for it, and none if nothing is.
+/// A limit for somebody who is held or refused: twice what it sent at most since then, or is used to, so that it catches up with
+/// what waits. What it sends now is less, because it is slowed. Of one that is not read nobody knows what it would send: it is
+/// what is usual for it, and none if nothing is.
 fn allowed_rate(client: &ClientReport, is_limited: bool) -> Option<u64> {
     let usual = usual_rate(client, is_limited);
+    let asked = client.publisher.map(|publisher| publisher.asked);
     let is_unknown = usual.is_none() && client.state == ClientState::Paused;
-    (!is_unknown).then(|| whole(2.0 * usual.into_iter().chain(client.rate).fold(1.0, f64::max)))
+    let most = usual.into_iter().chain(asked).chain(client.rate).fold(1.0, f64::max);
+    (!is_unknown).then(|| whole(round_up(2.0 * most)))
 }
 
 /// What it is used to: by its claim, which is learned while nobody is in its way, else by its rhythm. (A limit is no
@@ -215,6 +232,12 @@ fn usual_rate(client: &ClientReport, is_limited: bool) -> Option<f64> {
     let by_claim = client.publisher.and_then(|publisher| publisher.usual);
     let by_rhythm = view::learned_rate(client).filter(|_| !is_limited);
     by_claim.into_iter().chain(by_rhythm).reduce(f64::max)
+}
+
+/// To two digits: who asks again a moment later is proposed the same.
+fn round_up(rate: f64) -> f64 {
+    let unit = 10_f64.powf((rate.max(1.0).log10().floor() - 1.0).max(0.0));
+    (rate / unit).ceil() * unit
 }
 
 fn whole(rate: f64) -> u64 {

@@ -10,15 +10,22 @@ use tidegate_core::report::{CrowdingFlow, LinkReport, ReceiverReport};
 
 /// The words of the proposals.
 fn next(client: &ClientReport, is_limited: bool, others: &Neighbours) -> Vec<String> {
-    remedy::next(client, is_limited, others).into_iter().map(|proposal| proposal.text).collect()
+    let around = Surroundings { limit: is_limited.then_some(1.0), ..Surroundings::default() };
+    remedy::next(client, &around, others).into_iter().map(|proposal| proposal.text).collect()
 }
 
 #[test]
 fn a_ban_says_how_long_why_and_what_ends_it() {
-    let ban = |whom| Ban { whom, left: Duration::from_secs(90), reason: "flooding".to_owned() };
+    let (left, reason) = (Duration::from_secs(90), "flooding".to_owned());
+    let ban = |whom| Ban { whom, left, reason: reason.clone(), tries: 0, last_try: None };
     let text = banned(&ban(Banned::Client("a b".to_owned())));
     assert_eq!(text, "is banned for 90 s more (\"flooding\"); to let it in again:  tidegate ban remove 'a b'");
     let text = banned(&ban(Banned::ClientAt("x".to_owned(), [10, 0, 0, 0].into(), 24)));
+    let tried = Ban { tries: 17, last_try: Some(Duration::from_secs(3)), ..ban(Banned::Client("pest".to_owned())) };
+    assert!(
+        banned(&tried)
+            .contains("(\"flooding\"), and has tried to come in 17 times since, the last time 3.0 s ago; to let")
+    );
     assert!(text.contains(", from 10.0.0.0/24 for") && text.ends_with("remove x --network 10.0.0.0/24"), "{text}");
 }
 
@@ -29,6 +36,7 @@ fn client(state: ClientState, rate: f64, current_rate: f64, usual: Option<f64>, 
         batch,
         rate,
         current_rate,
+        asked: 0.0,
         served: 128.0,
         usual,
         unread_since: None,
@@ -84,7 +92,7 @@ fn only_what_is_more_than_usual_is_called_so() {
 fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
     let flooder = client(ClientState::BackedOff, 425.0, 900.0, Some(40.0), 200);
     assert_eq!(
-        headline(&flooder, None, false),
+        headline(&flooder, &Surroundings::default()),
         "client \"pump\" (10.0.0.1:5, listener mqtt) is backed off: it sends 425/s, 10.6 times its usual 40.0/s [E0413]"
     );
     assert_eq!(
@@ -92,8 +100,11 @@ fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
         "learned: a message every 25 ms, up to 200 at once; rates are those of the last 10 s"
     );
     let good = client(ClientState::Ok, 38.0, 900.0, Some(40.0), 200);
-    assert!(headline(&good, None, false).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
-    let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), None, false);
+    assert!(
+        headline(&good, &Surroundings::default())
+            .ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it")
+    );
+    let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), &Surroundings::default());
     assert!(left_alone.contains("40.0/s is usual for it; who sends more comes after"), "{left_alone}");
 }
 
@@ -127,12 +138,69 @@ fn who_waits_behind_others_is_told_so_and_can_be_entitled() {
 }
 
 #[test]
-fn without_a_gate_it_says_so() {
+fn without_a_gate_it_says_so_and_what_is_sent_all_the_same() {
+    let off = Surroundings { gate: GateMode::Off, ..Surroundings::default() };
     let mut quiet = client(ClientState::Ok, 0.0, 0.0, None, 1);
     (quiet.publisher, quiet.rate) = (None, None);
-    assert!(headline(&quiet, None, false).ends_with("is not slowed: it has not published"));
-    quiet.ledger.received = 25_000;
-    assert!(headline(&quiet, None, false).contains("backoff.mode is \"off\""), "{}", headline(&quiet, None, false));
+    assert!(headline(&quiet, &Surroundings::default()).ends_with("is not slowed: it has not published"));
+    assert!(headline(&quiet, &off).contains("backoff.mode = \"off\""), "{}", headline(&quiet, &off));
+    let flooder = client(ClientState::Ok, 2000.0, 2000.0, Some(6.5), 1);
+    assert_eq!(
+        headline(&flooder, &off),
+        "client \"pump\" (10.0.0.1:5, listener mqtt) is not slowed: it sends 2000/s (6.50/s is usual), and the gate is off \
+         (backoff.mode = \"off\"): nobody is slowed for what it sends"
+    );
+    let steps: Vec<String> =
+        remedy::next(&flooder, &off, &Neighbours::default()).into_iter().map(|step| step.text).collect();
+    assert!(steps[0].contains("tidegate limits set pump rate=7/s"), "{steps:?}");
+    assert!(steps[1].contains("backoff.mode = \"practical\"") && steps[1].ends_with("tidegate reload"), "{steps:?}");
+}
+
+/// A flood of hours is usual: whoever asks about it is told what can be done all the same.
+#[test]
+fn who_sends_most_of_all_can_be_limited_though_that_is_usual_for_it() {
+    let flooder = client(ClientState::Ok, 2000.0, 2000.0, Some(2000.0), 1);
+    let mut others = Neighbours::of(&flooder);
+    others.note(&flooder);
+    others.note(&client(ClientState::Ok, 100.0, 100.0, Some(100.0), 1));
+    let steps = next(&flooder, false, &others);
+    assert!(steps[0].starts_with("95 % of all messages are its own; if that is too much"), "{steps:?}");
+    assert!(steps[0].contains("tidegate limits set pump rate=N/s"), "{steps:?}");
+    for _ in 0..30 {
+        others.note(&client(ClientState::Ok, 100.0, 100.0, Some(100.0), 1));
+    }
+    assert_eq!(next(&flooder, false, &others), [""; 0], "one of many");
+}
+
+/// 370 a second are not nothing.
+#[test]
+fn who_reads_too_little_is_said_to_read_that() {
+    let words = |takes, loss_rate| {
+        let mut tablet = client(ClientState::Slow, 0.0, 0.0, None, 1);
+        (tablet.link, tablet.queued, tablet.inflight) = (Some(link()), (60, 6000), 3);
+        let is_losing = loss_rate > 0.0;
+        tablet.receiver = ReceiverReport { takes, loss_rate, is_losing, is_slow: true, ..ReceiverReport::default() };
+        let (filters, session_expiry, expires_at) = (Vec::new(), Duration::ZERO, None);
+        receiver(&ClientDetail { client: tablet, filters, session_expiry, expires_at }).unwrap_or_default()
+    };
+    assert_eq!(words(370.0, 0.0), "it reads 370/s: 60 messages (6000 bytes) wait for it, 3 under way");
+    assert_eq!(
+        words(370.0, 1630.0),
+        "it reads 370/s of some 2000/s: 60 messages (6000 bytes) wait for it, 3 under way"
+    );
+    assert_eq!(words(0.2, 10.0), "it takes nothing: 60 messages (6000 bytes) wait for it, 3 under way");
+}
+
+/// What is taken of somebody who is slowed falls; what it asked for does not.
+#[test]
+fn a_proposal_is_the_same_however_long_one_waits() {
+    let slowed = |rate| {
+        let mut client = client(ClientState::BackedOff, rate, rate, Some(4.0), 1);
+        client.publisher = client.publisher.map(|publisher| PublisherReport { asked: 41.5, ..publisher });
+        next(&client, false, &Neighbours::default()).swap_remove(0)
+    };
+    assert_eq!(slowed(41.5), slowed(3.0));
+    assert!(slowed(3.0).ends_with("rate=83/s"), "{}", slowed(3.0));
 }
 
 /// Nobody reads for it: to read faster is no advice, and with nobody to name there is no "if not".
@@ -142,7 +210,7 @@ fn a_session_that_is_away_and_loses_is_told_as_that_and_can_be_ended() {
     (bridge.client_id, bridge.publisher, bridge.rate, bridge.origin) = ("site bridge".into(), None, None, 2);
     let (is_losing, lost_of_late, loss_rate) = (true, 240, 24.0);
     bridge.receiver = ReceiverReport { lost_of_late, loss_rate, fill: 1.0, is_losing, ..ReceiverReport::default() };
-    let words = headline(&bridge, None, false);
+    let words = headline(&bridge, &Surroundings::default());
     assert!(
         words
             .ends_with("is not connected and loses messages: its session is kept, 24.0/s of those for it find no room")
@@ -189,7 +257,9 @@ fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
         others
     };
     let others = look(&historian);
-    assert!(headline(&historian, None, false).contains("loses messages: 480/s of those for it find no room"));
+    assert!(
+        headline(&historian, &Surroundings::default()).contains("loses messages: 480/s of those for it find no room")
+    );
     assert_eq!(
         others.crowding(&historian.receiver),
         [
@@ -198,7 +268,7 @@ fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
     );
     assert!(next(&historian, false, &others)[0].ends_with("tidegate why pump"));
     let others = look(&flooder);
-    let words = headline(&flooder, None, !others.fills.is_empty());
+    let words = headline(&flooder, &Surroundings { fills: !others.fills.is_empty(), ..Surroundings::default() });
     assert!(words.ends_with("fill the queue of a receiver: it sends 2000/s, new, has no usual rate yet"), "{words}");
     assert_eq!(
         others.filled(),
@@ -237,8 +307,9 @@ fn a_paused_client_is_given_its_usual_rate_with_room_or_told_that_there_is_none(
 #[test]
 fn a_click_does_what_the_command_says() {
     let slowed = client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 200);
+    let limited = Surroundings { limit: Some(1.0), ..Surroundings::default() };
     let proposals: Vec<_> =
-        remedy::next(&slowed, true, &Neighbours::default()).iter().map(remedy::Proposal::json).collect();
+        remedy::next(&slowed, &limited, &Neighbours::default()).iter().map(remedy::Proposal::json).collect();
     assert_eq!(proposals[0]["acts"], json!([{ "kind": "limit", "rate": "4980/m" }]));
     assert!(proposals[0]["text"].as_str().unwrap().ends_with("rate=4980/m"));
     assert_eq!(proposals[1]["acts"], json!([{ "kind": "unlimit" }]));

@@ -237,7 +237,7 @@ impl StoreHandle {
 fn bans(image: &StoreImage, wall: &WallClock, now: Timestamp) -> Vec<Ban> {
     let ban = |(text, until_ms, reason): (&str, Option<u64>, &str)| {
         let left = wall.timestamp(until_ms?).since(now);
-        Some(Ban { whom: subject::read(text)?, left, reason: reason.to_owned() })
+        Some(Ban { whom: subject::read(text)?, left, reason: reason.to_owned(), tries: 0, last_try: None })
     };
     image.bans().filter_map(ban).filter(|ban| !ban.left.is_zero()).collect()
 }

@@ -166,7 +166,7 @@ impl DemoBroker {
         };
         let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
         let at = broker.addresses().first().map(|(_, at)| *at).context("the broker has no address")?;
-        let admin = Admin::start(bind, broker.handle(), Arc::new(NoProcess), None)?;
+        let admin = Admin::start(bind, broker.handle(), Arc::new(NoProcess(control)), None)?;
         let stage = DemoShared::new(USUAL_RATE);
         let mut actors = vec![database(&stage, at)?, flooder(&stage, at)?];
         for number in 0..SENSORS {
@@ -190,7 +190,7 @@ fn progress(text: &str) {
 
 /// This process has no configuration to read again.
 #[derive(Debug)]
-struct NoProcess;
+struct NoProcess(DemoControl);
 
 impl ProcessControl for NoProcess {
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
@@ -209,5 +209,9 @@ impl ProcessControl for NoProcess {
 
     fn unready(&self) -> Option<&'static str> {
         None
+    }
+
+    fn is_gate_off(&self) -> bool {
+        self.0 == DemoControl::Off
     }
 }

@@ -196,7 +196,12 @@ impl Report {
         }
         let DemoWords { culprit, why } = &on.words;
         let culprit = culprit.as_ref().map(|words| format!("{words}\n")).unwrap_or_default();
-        format!("{text}\n{}\n{culprit}\n$ tidegate why flooder\n{why}\n", self.headline())
+        format!(
+            "{text}\n{}\n{culprit}\nwhat `tidegate why flooder` said at the end of the flood, of the broker with control on:\n{why}\n\n\
+             Both brokers have ended with this demonstration: there is nobody to ask any more. To ask yourself, start a broker with \
+             `tidegate`\nand use the page Demo of its dashboard, http://127.0.0.1:18830.\n",
+            self.headline()
+        )
     }
 
     /// One sentence, whichever way it went.

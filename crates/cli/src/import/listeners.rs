@@ -4,6 +4,17 @@
 use super::mosquitto::{ConfLine, in_words};
 use super::translation::{Translation, quoted};
 
+/// Protocols that this broker listens for unless it is told otherwise, and mosquitto does not.
+const OTHERS: [&str; 7] = [
+    "listeners.ws",
+    "listeners.http",
+    "listeners.ssap",
+    "listeners.coap",
+    "listeners.sn",
+    "listeners.http_topics",
+    "listeners.amqp",
+];
+
 /// A listener and what was said of it.
 #[derive(Debug, Default)]
 pub(super) struct ConfListener {
@@ -80,27 +91,23 @@ impl ConfListeners {
         for listener in &self.all {
             listener.place(translation, count, self.are_apart);
         }
-        // One that nobody asked for must not stand where a block is.
-        for (key, kind) in [("listeners.mqtt", "mqtt"), ("listeners.ws", "ws")] {
-            if translation.has_block_of(kind) && !translation.has(key) {
-                translation.set(key, quoted("off"));
-            }
+        // What mosquitto has not listened on must not be open because of a move: another protocol asks when it is wanted. Without
+        // any listener it has MQTT for this machine, as this broker does.
+        let has_others = ["listeners.mqtts", "listeners.ws", "listeners.wss"].iter().any(|key| translation.has(key));
+        let mqtt = (has_others || translation.has_blocks()).then_some("listeners.mqtt");
+        let closed: Vec<&'static str> = mqtt.into_iter().chain(OTHERS).filter(|key| !translation.has(key)).collect();
+        for &key in &closed {
+            translation.set(key, quoted("off"));
         }
-        // Users of one listener are not users of the broker: what mosquitto does not have would ask nobody.
+        let names: Vec<&str> = closed.iter().filter_map(|key| key.strip_prefix("listeners.")).collect();
+        if !names.is_empty() {
+            translation.say(format!(
+                "Off, because mosquitto has no such listener: {}. Delete a line of [listeners] to have that protocol on this machine.",
+                names.join(", ")
+            ));
+        }
+        // Users of one listener are not users of the broker.
         if self.are_apart && count > 0 {
-            for key in [
-                "listeners.ws",
-                "listeners.http",
-                "listeners.ssap",
-                "listeners.coap",
-                "listeners.sn",
-                "listeners.http_topics",
-                "listeners.amqp",
-            ] {
-                if !translation.has(key) {
-                    translation.set(key, quoted("off"));
-                }
-            }
             translation.leave_out(
                 "per_listener_settings true".to_owned(),
                 "users of a listener are none for the admin API, which asks nobody on this machine until `tidegate user add`",

@@ -27,6 +27,9 @@ pub(crate) fn run(path: &Path) -> Result<u8> {
     let lines = with_included(read(path, 0)?)?;
     let translated = mosquitto::translate(&lines);
     out(&translated.to_toml(path));
+    for remark in translated.remarks() {
+        eprintln!("{remark}");
+    }
     let missing = translated.missing();
     if missing > 0 {
         let words = if missing == 1 { "1 line is" } else { &*format!("{missing} lines are") };

@@ -28,9 +28,11 @@ fn a_usual_file_becomes_a_configuration() {
     );
     assert_eq!(
         text,
-        "# from m.conf; check it with:  tidegate check -c FILE\n\n\
+        "# from m.conf; check it with:  tidegate check -c FILE\n\
+         # Off, because mosquitto has no such listener: http, ssap, coap, sn, http_topics, amqp. Delete a line of [listeners] to have that protocol on this machine.\n\n\
          [limits]\nqueue_messages_max = 5000\nsession_expiry_v3 = \"336h\"\n\n\
-         [listeners]\nmqtt = \"0.0.0.0:1883\"\nmqtts = \"10.0.0.5:8883\"\nws = \"0.0.0.0:9001\"\n\n\
+         [listeners]\namqp = \"off\"\ncoap = \"off\"\nhttp = \"off\"\nhttp_topics = \"off\"\nmqtt = \"0.0.0.0:1883\"\nmqtts = \"10.0.0.5:8883\"\n\
+         sn = \"off\"\nssap = \"off\"\nws = \"0.0.0.0:9001\"\n\n\
          [security]\nacl_file = \"/etc/mosquitto/acl \\\"x\\\"\"\nallow_anonymous = false\n\
          password_file = \"/etc/mosquitto/passwd\"\n\n\
          [sys]\ninterval = \"off\"\n\n\
@@ -63,8 +65,10 @@ fn several_listeners_of_a_kind_are_taken_over() {
     );
     assert_eq!(
         text,
-        "# from m.conf; check it with:  tidegate check -c FILE\n\n\
-         [listeners]\nmqtt = \"127.0.0.1:1883\"\nmqtts = \"0.0.0.0:8883\"\n\n\
+        "# from m.conf; check it with:  tidegate check -c FILE\n\
+         # Off, because mosquitto has no such listener: ws, http, ssap, coap, sn, http_topics, amqp. Delete a line of [listeners] to have that protocol on this machine.\n\n\
+         [listeners]\namqp = \"off\"\ncoap = \"off\"\nhttp = \"off\"\nhttp_topics = \"off\"\nmqtt = \"127.0.0.1:1883\"\nmqtts = \"0.0.0.0:8883\"\n\
+         sn = \"off\"\nssap = \"off\"\nws = \"off\"\n\n\
          [tls]\ncert = \"/a.pem\"\nkey = \"/a.key\"\n\n\
          [[listener]]\nkind = \"mqtt\"\naddress = \"0.0.0.0:1884\"\nconnections_max = 50\n\n\
          [[listener]]\nkind = \"mqtts\"\naddress = \"0.0.0.0:8884\"\ncert = \"/b.pem\"\nkey = \"/b.key\"\n\
@@ -81,7 +85,8 @@ fn settings_of_each_listener_become_its_own() {
     );
     assert_eq!(
         text,
-        "# from m.conf; check it with:  tidegate check -c FILE\n\n\
+        "# from m.conf; check it with:  tidegate check -c FILE\n\
+         # Off, because mosquitto has no such listener: mqtt, ws, http, ssap, coap, sn, http_topics, amqp. Delete a line of [listeners] to have that protocol on this machine.\n\n\
          [listeners]\namqp = \"off\"\ncoap = \"off\"\nhttp = \"off\"\nhttp_topics = \"off\"\nmqtt = \"off\"\nsn = \"off\"\nssap = \"off\"\nws = \"off\"\n\n\
          [[listener]]\nkind = \"mqtt\"\naddress = \"0.0.0.0:1883\"\nanonymous = true\n\n\
          [[listener]]\nkind = \"mqtt\"\naddress = \"0.0.0.0:1884\"\nanonymous = false\npassword_file = \"/users\"\n\
@@ -151,8 +156,10 @@ fn a_connection_becomes_a_bridge() {
     );
     assert_eq!(
         text,
-        "# from m.conf; check it with:  tidegate check -c FILE\n\n\
-         [listeners]\nmqtt = \"127.0.0.1:1883\"\nws = \"127.0.0.1:9001\"\n\n\
+        "# from m.conf; check it with:  tidegate check -c FILE\n\
+         # Off, because mosquitto has no such listener: http, ssap, coap, sn, http_topics, amqp. Delete a line of [listeners] to have that protocol on this machine.\n\n\
+         [listeners]\namqp = \"off\"\ncoap = \"off\"\nhttp = \"off\"\nhttp_topics = \"off\"\nmqtt = \"127.0.0.1:1883\"\n\
+         sn = \"off\"\nssap = \"off\"\nws = \"127.0.0.1:9001\"\n\n\
          [[bridge]]\nname = \"hub-1\"\naddress = [\"10.0.0.5:1883\", \"10.0.0.6\"]\nversion = 4\nuser = \"site7\"\n\
          clean = false\nkeep_alive = \"30s\"\n[bridge.tls]\nca = \"/etc/ssl/hub.pem\"\n\
          [[bridge.topic]]\nfilter = \"sensors/#\"\ndirection = \"out\"\nqos = 1\nremote_prefix = \"building7/\"\n\
@@ -188,7 +195,7 @@ fn an_included_file_stands_where_it_is_named_and_begins_outside_of_listeners_and
     all.extend(lines("topic a/# out 1\nmax_qos 2\n", "m.conf", 0));
     let text = translate(&all).to_toml(Path::new("m.conf"));
     assert!(text.contains("[limits]\nconnections_max = 80\nqos_max = 2\n"), "{text}");
-    assert!(text.contains("[listeners]\nmqtt = \"0.0.0.0:1883\"\nws = \"0.0.0.0:1884\"\n"), "{text}");
+    assert!(text.contains("mqtt = \"0.0.0.0:1883\"\n") && text.contains("ws = \"0.0.0.0:1884\"\n"), "{text}");
     assert!(text.contains("name = \"hub\"") && text.contains("filter = \"a/#\""), "the connection goes on: {text}");
 }
 
@@ -203,5 +210,30 @@ fn kinds_of_log_lines_add_up_until_none() {
     ] {
         let toml = imported(text);
         assert!(toml.contains(&format!("[log]\nlevel = \"{level}\"\n")), "{text}: {toml}");
+    }
+}
+
+/// A move opens nothing: mosquitto has MQTT alone, and that where it was told to.
+#[test]
+fn doors_that_mosquitto_does_not_have_are_closed_and_that_is_said() {
+    for (conf, mqtt) in [
+        ("allow_anonymous true\n", None),
+        ("listener 1883\n", Some("0.0.0.0:1883")),
+        ("listener 8883\ncertfile /a.pem\nkeyfile /a.key\n", Some("off")),
+        ("listener 9001\nprotocol websockets\n", Some("off")),
+        ("listener 0 /run/m.sock\n", None),
+    ] {
+        let text = imported(conf);
+        let value = |key: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(&format!("{key} = ")))
+                .map(|it| it.trim_matches('"').to_owned())
+        };
+        assert_eq!(value("mqtt").as_deref(), mqtt, "{text}");
+        for door in ["http", "ssap", "coap", "sn", "http_topics", "amqp"] {
+            assert_eq!(value(door).as_deref(), Some("off"), "{door}: {text}");
+            assert!(text.lines().any(|line| line.starts_with("# Off, because") && line.contains(door)), "{text}");
+        }
+        assert_eq!(value("ws").as_deref() == Some("off"), !conf.contains("websockets"), "{text}");
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Translation {
     blocks: Vec<Vec<(&'static str, String)>>,
     /// Entries of lists, as TOML, in order.
     lists: Vec<String>,
+    /// What is worth a word before everything else.
+    remarks: Vec<String>,
     /// What is left out: where it was, what it was, and why.
     missing: Vec<(String, String)>,
 }
@@ -37,9 +39,8 @@ impl Translation {
         self.blocks.push(fields);
     }
 
-    pub(super) fn has_block_of(&self, kind: &str) -> bool {
-        let kind = quoted(kind);
-        self.blocks.iter().flatten().any(|(field, value)| *field == "kind" && *value == kind)
+    pub(super) fn has_blocks(&self) -> bool {
+        !self.blocks.is_empty()
     }
 
     pub(super) fn is_set_to(&self, key: &'static str, value: &str) -> bool {
@@ -56,12 +57,24 @@ impl Translation {
         self.lists.push(text);
     }
 
+    /// A comment at the top.
+    pub(super) fn say(&mut self, remark: String) {
+        self.remarks.push(remark);
+    }
+
+    pub(super) fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     pub(super) fn missing(&self) -> usize {
         self.missing.len()
     }
 
     pub(super) fn to_toml(&self, from: &Path) -> String {
         let mut text = format!("# from {}; check it with:  tidegate check -c FILE\n", from.display());
+        for remark in &self.remarks {
+            let _ = writeln!(text, "# {remark}");
+        }
         let mut present = "";
         for ((section, name), value) in &self.settings {
             if *section != present {

@@ -218,6 +218,8 @@ fn bans_text(answer: &Value) -> String {
         ("USER", Align::Left, "user", shown),
         ("NETWORK", Align::Left, "network", shown),
         ("LEFT/s", Align::Right, "left_s", shown),
+        ("TRIES", Align::Right, "tries", shown),
+        ("LAST TRY/s AGO", Align::Right, "last_try_s", shown),
         ("REASON", Align::Left, "reason", shown),
     ];
     TextTable::of(columns, bans).text()

@@ -16,7 +16,7 @@
 //!
 //! Beside the gates stand what they know of publishers (`publishers.rs`, `publisher.rs`, `parents.rs`, `limits.rs`) and of
 //! those who do not publish (`silent.rs`, `absent.rs`); who is let in at all (`arrivals.rs`); who is read first and which
-//! pace it hears (`claims.rs`, `notice.rs`); what is asked once of many messages (`streak.rs`); and who goes when memory is
+//! pace it hears (`claims.rs`, `notice.rs`); what is known while the gate is off (`observe.rs`); what is asked once of many messages (`streak.rs`); and who goes when memory is
 //! used up (`shed.rs`).
 
 mod absent;
@@ -28,6 +28,7 @@ mod hold;
 mod limits;
 mod memory;
 mod notice;
+mod observe;
 mod parents;
 mod passage;
 mod publisher;
@@ -179,6 +180,8 @@ fn may_be_one_of_many(arrival: GateArrival, publication: &Publication<'_>) -> bo
 pub(crate) struct Gate {
     /// None: publishers are never slowed.
     plan: Option<RhythmPlan>,
+    /// By which rule they are watched, or were before the gate was switched off: what was learned lasts until another comes.
+    learned_by: RhythmConfig,
     level: Level,
     publishers: Publishers,
     /// The connection that is read now had not been read dry for a second.
@@ -200,6 +203,11 @@ impl Gate {
         self.plan.as_ref()
     }
 
+    /// The same; while nobody is watched, the rule by which they were, or will be.
+    pub(crate) fn learning_plan(&self) -> Option<RhythmPlan> {
+        self.plan.or_else(|| built(self.learned_by))
+    }
+
     /// The numbers of claims. (Who has a limit is counted also where nobody is watched.)
     pub(crate) fn claim_plan(&self) -> ClaimPlan {
         self.plan.as_ref().map_or_else(ClaimPlan::default, RhythmPlan::claim)
@@ -217,6 +225,7 @@ impl Gate {
         let ghosts = HashMap::with_hasher(FixedState::with_seed(seed));
         Self {
             plan: plan_of(back_off),
+            learned_by: back_off.rhythm.unwrap_or_default(),
             level: Level::Calm,
             publishers: Publishers::new(seed),
             is_unread: false,
@@ -276,15 +285,15 @@ impl Gate {
         core::mem::take(&mut self.has_new_limits)
     }
 
-    /// New settings. What was learned under another rule is forgotten.
+    /// New settings. What was learned under another rule is forgotten; to switch the gate off and on again is none.
     pub(crate) fn configure(&mut self, old: &BackOff, new: &BackOff) {
         self.has_new_limits |= old.rate != new.rate;
         self.plan = plan_of(new);
-        let rule = |back_off: &BackOff| back_off.rhythm.map(|config| config.rule);
-        if let Some(plan) = &self.plan
-            && rule(old) != rule(new)
-        {
-            self.publishers.relearn(|| Rhythm::new(plan));
+        if let (Some(plan), Some(config)) = (&self.plan, new.rhythm) {
+            if config.rule != self.learned_by.rule {
+                self.publishers.relearn(|| Rhythm::new(plan));
+            }
+            self.learned_by = config;
         }
     }
 
@@ -299,7 +308,10 @@ impl Gate {
 
 /// A configuration that makes no sense is replaced by the default one: never unlimited, never closed.
 fn plan_of(back_off: &BackOff) -> Option<RhythmPlan> {
-    let config = back_off.rhythm?;
+    built(back_off.rhythm?)
+}
+
+fn built(config: RhythmConfig) -> Option<RhythmPlan> {
     config.build().or_else(|_| RhythmConfig::default().build()).ok()
 }
 

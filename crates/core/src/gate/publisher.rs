@@ -61,6 +61,8 @@ pub(crate) struct PublisherTrouble {
     pin: Option<Box<Pin>>,
     /// While an episode of being slowed goes on: since when, and until when its latest message waits.
     slowed: Option<(Timestamp, Timestamp)>,
+    /// The most messages a second that it sent in this episode, over ten seconds, and when that was last asked.
+    asked: (f32, Timestamp),
     refused: u64,
     dropped: u64,
     /// When there will be room for what was refused because all receivers were full.
@@ -251,6 +253,8 @@ pub(super) enum Flag {
 }
 
 const CLASS_SHIFT: u32 = 6;
+/// How often somebody who is slowed is asked for its rate: it is one over ten seconds.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
 /// A refusal for want of room is shown for so long after there should be some: whoever was refused comes back within it.
 const RECEIVERS_FULL_SHOWN: Duration = Duration::from_secs(2);
 
@@ -275,6 +279,22 @@ impl PublisherTrouble {
         let before = self.slowed;
         self.slowed = Some((before.map_or(now, |(since, _)| since), until));
         before.is_none()
+    }
+
+    /// Whether it is time to look at what it sends.
+    pub(super) fn takes_rate(&self, now: Timestamp) -> bool {
+        self.slowed.is_none() || now.since(self.asked.1) >= ASKED_EVERY
+    }
+
+    /// It sends so many messages a second in this episode, or did.
+    pub(super) fn note_asked(&mut self, rate: f64, is_new: bool, now: Timestamp) {
+        let before = if is_new { 0.0 } else { self.asked.0 };
+        self.asked = (before.max(rate as f32), now);
+    }
+
+    /// The most that it sent while it is slowed, in messages a second; 0 if it is not.
+    pub(super) fn asked(&self) -> f32 {
+        if self.slowed.is_some() { self.asked.0 } else { 0.0 }
     }
 
     /// Nothing had to wait for so long: the episode is over. False if it goes on, or there was none.

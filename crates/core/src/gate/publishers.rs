@@ -271,6 +271,16 @@ impl Publishers {
         self.leave(slot, now);
     }
 
+    /// What was learned of it while nobody was watched, if no more is known and its parent has room for it.
+    pub(crate) fn adopt(&mut self, slot: u32, claim: Claim) {
+        let Some((publisher, _, parents)) = self.get_all(slot) else { return };
+        let learned = claim.learned_rate().unwrap_or(0.0);
+        if !publisher.is_learned() && learned <= parents.room(publisher.parent()) {
+            publisher.claim = claim;
+            parents.shift(publisher.parent(), learned);
+        }
+    }
+
     /// What the operator has granted it, or no more.
     pub(crate) fn grant(&mut self, slot: u32, plan: &ClaimPlan, rate: Option<f32>) {
         if let Some(publisher) = self.get_mut(slot) {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 
-use super::publisher::PublisherTrouble;
+use super::publisher::{Publisher, PublisherTrouble};
 use super::publishers::key_of;
 use crate::connection::Connection;
 use crate::session::Session;
@@ -24,6 +24,9 @@ pub struct PublisherReport {
     pub rate: f64,
     /// Messages per second over its last eight or so where rhythms are enforced, else over the last ten seconds.
     pub current_rate: f64,
+    /// The most that `rate` was since it is being slowed: what it wanted to send, whatever was taken of it since. 0 if it is not
+    /// slowed.
+    pub asked: f64,
     /// Messages a second that were taken from it before the second of its last.
     pub served: f64,
     /// Messages a second that it is used to by its claim, whatever an operator has set or granted; none while that is not
@@ -69,27 +72,34 @@ impl ShardState {
     pub(crate) fn publisher_report(&self, session: &Session, now: Timestamp) -> Option<PublisherReport> {
         let publishers = &self.gate.publishers;
         let find = || publishers.find(&key_of(session.identity(), session.client_id()));
-        let slot = session.publisher().or_else(find)?;
-        let publisher = publishers.get(slot)?;
-        let trouble = publishers.trouble(slot);
+        let slot = session.publisher().or_else(find);
+        let publisher = slot.and_then(|slot| publishers.get(slot));
+        let connection = session.conn().and_then(|conn| self.connections.get(conn));
+        // What it sends now while the gate is off; what is usual for it may be known from before.
+        let observed = connection.and_then(Connection::observed);
+        let claim = observed.or(publisher.map(|publisher| &publisher.claim))?;
+        let usual_rate = publisher.and_then(Publisher::usual_rate).or(claim.learned_rate().map(f64::from));
+        let watched = publisher.filter(|_| observed.is_none());
+        let batch = watched.map_or_else(|| claim.batch().max(1), Publisher::batch);
+        let trouble = slot.and_then(|slot| publishers.trouble(slot));
         let slowed = trouble.and_then(PublisherTrouble::slowed);
         let (refused, dropped) = trouble.map_or((0, 0), PublisherTrouble::lost);
-        let claim = &publisher.claim;
-        let connection = session.conn().and_then(|conn| self.connections.get(conn));
+        let recent = claim.recent_rate(now);
         Some(PublisherReport {
-            learned_interval: publisher.usual_interval(),
-            batch: publisher.batch(),
+            learned_interval: usual_rate.map(|rate| Duration::from_secs_f64(1.0 / rate.max(1e-9))),
+            batch,
             rate: if connection.is_some_and(Connection::is_paused) {
                 // Its silence is the broker's.
-                claim.recent_rate(now)
+                recent
             } else {
-                bounded_by_silence(claim.recent_rate(now), publisher.batch(), now.since(publisher.last_at(now)))
+                bounded_by_silence(recent, batch, now.since(claim.last_at(now)))
             },
-            current_rate: publisher.current_rate(now),
+            current_rate: watched.map_or(recent, |publisher| publisher.current_rate(now)),
+            asked: trouble.map_or(0.0, |trouble| f64::from(trouble.asked())),
             served: claim.served().into(),
-            usual: claim.learned_rate().map(f64::from),
+            usual: publisher.and_then(|it| it.claim.learned_rate()).or(claim.learned_rate()).map(f64::from),
             unread_since: connection.and_then(|connection| connection.unread_at(now)),
-            is_entitled: publisher.is_entitled(),
+            is_entitled: publisher.is_none_or(Publisher::is_entitled),
             granted: self.grant_of(session),
             parent: session.parent(),
             held: session.held_len(),

@@ -28,7 +28,7 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::claim::{ClaimPlan, Colour};
-use tidegate_control::rhythm::{Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdict};
+use tidegate_control::rhythm::{Pressure, Rhythm, RhythmPlan, Verdict};
 use tidegate_wire_mqtt::Delivery;
 
 use super::publisher::{Publisher, PublisherTrouble};
@@ -40,7 +40,7 @@ use crate::event::Event;
 use crate::input::Ending;
 use crate::limits::CALM;
 use crate::message::{Message, Publication};
-use crate::session::{Held, HeldAnswer, HoldQueue};
+use crate::session::{Held, HeldAnswer, HoldQueue, Session};
 use crate::state::ShardState;
 
 impl ShardState {
@@ -132,12 +132,13 @@ impl ShardState {
         let Some(session) = self.sessions.get(index) else { return NOBODY };
         // Where nobody is slowed there may be a limit, or an order by rates: both need to be told of messages.
         let is_told = || self.settings.priority.mode == PriorityMode::Paper || self.is_limited(session);
-        let plan = self.gate.plan.or_else(|| is_told().then(|| RhythmConfig::default().build().ok()).flatten());
+        let plan = self.gate.plan.or_else(|| is_told().then(|| self.gate.learning_plan()).flatten());
         let (Some(plan), Some(session)) = (plan, self.sessions.get_mut(index)) else { return NOBODY };
         let key = key_of(session.identity(), session.client_id());
         self.gate.publishers.expire(self.settings.back_off.memory, now);
         let slot = self.gate.publishers.join(&key, session.parent(), || Rhythm::new(&plan));
         session.set_publisher(slot);
+        self.adopt_observed(index, slot);
         self.apply_limit(index, now);
         slot
     }
@@ -205,7 +206,11 @@ impl ShardState {
     /// Tells once that a publisher is slowed.
     pub(super) fn note_slowed(&mut self, index: u32, until: Timestamp, now: Timestamp) {
         let Some(trouble) = self.trouble_of(index) else { return };
+        let takes_rate = trouble.takes_rate(now);
         let is_new = trouble.note_slowed(until, now);
+        if takes_rate {
+            self.note_asked(index, is_new, now);
+        }
         if let (true, Some(session)) = (is_new, self.sessions.get(index)) {
             let publisher = session.publisher().and_then(|slot| self.gate.publishers.get(slot));
             let interval = publisher.and_then(Publisher::usual_interval);
@@ -215,6 +220,15 @@ impl ShardState {
             if until > now {
                 self.send_notice(index, until.since(now), now);
             }
+        }
+    }
+
+    /// What somebody who is slowed sends: later it sends less, because it is slowed, and nobody is to take that for what it wants.
+    fn note_asked(&mut self, index: u32, is_new: bool, now: Timestamp) {
+        let slot = self.sessions.get(index).and_then(Session::publisher);
+        let all = slot.and_then(|slot| self.gate.publishers.get_all(slot));
+        if let Some((publisher, Some(trouble), _)) = all {
+            trouble.note_asked(publisher.claim.recent_rate(now), is_new, now);
         }
     }
 

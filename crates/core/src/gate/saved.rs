@@ -79,7 +79,7 @@ impl ShardState {
     pub(crate) fn restore_rhythm(&mut self, saved: &SavedRhythm, now: Timestamp) {
         let is_ours =
             client_in(&saved.key).is_some_and(|client| shard_of(client, self.links.shards()) == self.links.index());
-        if let Some(plan) = self.gate.plan().filter(|_| is_ours) {
+        if let Some(plan) = &self.gate.learning_plan().filter(|_| is_ours) {
             let rhythm = if plan.is_enforced() {
                 Rhythm::resume_batches(plan, saved.interval, saved.batch, saved.last_at)
             } else {

@@ -29,7 +29,7 @@ pub struct ReceiverReport {
     pub lost_of_late: u64,
     /// The same, a second.
     pub loss_rate: f64,
-    /// Messages a second that it takes, by the bytes of the last second and its mean message; 0 unless it loses.
+    /// Messages a second that it takes, by the bytes of the last second and its mean message; 0 unless it loses or is slow.
     pub takes: f64,
     /// The part of its queue that is used, by messages or bytes.
     pub fill: f64,
@@ -66,12 +66,15 @@ impl ReceiverReport {
         let has_waiting = session.queue_len() > 0 && session.unconfirmed_len() > 0;
         let is_silent = has_waiting && connection.is_some_and(|it| now.since(it.seen_at()) >= SILENT_FOR);
         let is_slow = connection.is_some() && (is_stalled || is_silent || fill >= FULL_PART);
-        let Some(crowding) = session.crowding() else { return Self { fill, is_slow, ..Self::default() } };
+        let takes = |is_asked: bool| connection.filter(|_| is_asked).map_or(0.0, |it| taken_by(it, now));
+        let Some(crowding) = session.crowding() else {
+            return Self { fill, is_slow, takes: takes(is_slow), ..Self::default() };
+        };
         let (lost_of_late, loss_rate, by) = crowding.of_late(now);
         let is_losing = crowding.last() + CALM > now;
         let flow = |(origin, lost)| CrowdingFlow { origin, lost, waiting: 0 };
         let crowding = by.into_iter().take(CROWDING_SHOWN_MAX).map(flow).collect();
-        let takes = connection.map_or(0.0, |connection| taken_by(connection, now));
+        let takes = takes(true);
         Self { lost_of_late, loss_rate, takes, fill, is_losing, is_slow, crowding }
     }
 

@@ -21,8 +21,12 @@ impl Shard {
         read: impl FnMut(&mut Self, &[u8], &Moment) -> ReadStep,
     ) -> Progress {
         self.state.begin_portion(conn, portion.dry_at, now);
+        let observed = self.state.begin_observing(conn);
         let progress = self.go_through(conn, bytes, portion, now, read);
         self.state.gate.end_reading();
+        if let Some(before) = observed {
+            self.state.end_observing(conn, before, portion.dry_at, now);
+        }
         progress
     }
 

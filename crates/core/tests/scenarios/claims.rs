@@ -172,6 +172,44 @@ fn a_stranger_is_in_excess_who_never_published_is_not_and_without_a_gate_everybo
     assert_ne!(net.reading(one).parent, net.reading(other).parent);
 }
 
+/// Off is no blindfold: an operator sees what is sent, and a flood that begins then is no habit when the gate is switched on.
+#[test]
+fn with_the_gate_off_rates_are_measured_and_what_is_usual_is_known_when_it_is_switched_on() {
+    let off = || {
+        let back_off = tidegate_core::settings::BackOff { rhythm: None, ..Default::default() };
+        tidegate_core::settings::Settings { back_off, ..Default::default() }
+    };
+    for begins_off in [true, false] {
+        let settings = if begins_off { off() } else { tidegate_core::settings::Settings::default() };
+        let mut net = Net::with(1, settings, tidegate_core::access::Open);
+        let pump = net.v5("pump");
+        let talk = |net: &mut Net, secs: u32, qos: u8, count: u16| {
+            for _ in 0..secs {
+                for n in 0..count {
+                    net.publish(pump, "t", "x", qos, false, if qos == 0 { 0 } else { n + 1 });
+                }
+                net.live(SECOND);
+            }
+        };
+        talk(&mut net, 80, 1, 5);
+        net.shards[0].set_settings(std::sync::Arc::new(off()));
+        talk(&mut net, 5, 0, 5);
+        let report = |net: &Net| net.shards[0].client("pump", net.now).unwrap().client;
+        let quiet = report(&net);
+        assert!((3.0..8.0).contains(&quiet.rate.unwrap()), "{begins_off}: {quiet:?}");
+        talk(&mut net, 30, 0, 400);
+        let flood = report(&net);
+        assert!(flood.rate.unwrap() > 300.0, "{begins_off}: {flood:?}");
+        assert!(flood.publisher.unwrap().usual.unwrap() < 10.0, "{begins_off}: {flood:?}");
+        assert_eq!(flood.state, tidegate_core::report::ClientState::Ok, "nobody is slowed");
+        assert_eq!(net.reading(pump).standing.entitled_at, Timestamp::MAX, "nor ordered");
+        net.shards[0].set_settings(std::sync::Arc::new(tidegate_core::settings::Settings::default()));
+        talk(&mut net, 5, 0, 400);
+        let after = report(&net).publisher.unwrap();
+        assert!(after.usual.unwrap() < 10.0 && after.rate > 300.0 && !after.is_entitled, "{begins_off}: {after:?}");
+    }
+}
+
 #[test]
 fn who_never_published_is_entitled_to_a_bucket_of_packets_whatever_they_are() {
     let mut net = Net::new(1);

@@ -19,6 +19,7 @@ fn client(number: u64, state: ClientState, rate: f64, usual: Option<f64>) -> Cli
         batch: 1,
         rate,
         current_rate: rate,
+        asked: 0.0,
         served: rate,
         usual,
         unread_since: None,
@@ -148,6 +149,47 @@ fn who_has_all_the_places_of_a_losing_queue_floods_though_it_loses_nothing_itsel
     assert_eq!((flooders, situation.flooding), (vec!["client-2", "client-3"], 2));
     assert_eq!((situation.unusual.len(), situation.sending_unusually), (0, 0), "they are more than unusual");
     assert_eq!(situation.receivers[0].source, None, "who sends as usual and has little of it is not named");
+}
+
+/// Twenty meters that have just come send little: it is the reader that is slow.
+#[test]
+fn newcomers_that_send_little_are_not_blamed_for_a_slow_reader() {
+    let mut reader = loser(100, 1000, false);
+    reader.receiver.takes = 4.0;
+    reader.receiver.crowding = (1..=5).map(|origin| CrowdingFlow { origin, lost: 200, waiting: 2000 }).collect();
+    let meter = |number| client(number, ClientState::Ok, 20.0, None);
+    let mut clients: Vec<ClientReport> = (1..=20).map(meter).collect();
+    clients.push(reader.clone());
+    let situation = look(&clients, |_| None);
+    let sentence = situation.sentence();
+    assert_eq!((situation.flooders().count(), situation.flooding), (0, 0), "{}", sentence.text);
+    assert_eq!(
+        sentence.text,
+        "\"client-100\" loses 100/s: it reads 4.00/s of some 104/s, and its queue is full, mostly by \"client-1\", which sends \
+         20.0/s (new, has no usual rate yet)"
+    );
+    assert_eq!(sentence.next, "tidegate why client-100");
+    // One that sends very much is another matter, unless the reader takes nothing from anybody.
+    clients[0].rate = Some(2000.0);
+    assert_eq!(look(&clients, |_| None).flooding, 1);
+    reader.receiver.takes = 0.0;
+    *clients.last_mut().expect("the reader") = reader;
+    let sentence = look(&clients, |_| None).sentence();
+    assert!(sentence.text.starts_with("\"client-100\" loses 100/s: it takes nothing"), "{}", sentence.text);
+    assert!(sentence.text.contains("mostly by \"client-1\", which sends 2000/s"), "{}", sentence.text);
+}
+
+#[test]
+fn with_the_gate_off_the_busiest_is_found_and_small_talk_is_none() {
+    let mut situation = TroubleReport { is_gate_off: true, ..TroubleReport::default() };
+    for client in [client(1, ClientState::Ok, 2000.0, None), client(2, ClientState::Ok, 5.0, None)] {
+        situation.note(&client, |_| None);
+    }
+    let busiest = situation.busiest.as_ref().map(|it| (&*it.client_id, it.rate));
+    assert_eq!(busiest, Some(("client-1", 2000.0)));
+    let mut quiet = TroubleReport { is_gate_off: true, ..TroubleReport::default() };
+    quiet.note(&client(2, ClientState::Ok, 5.0, None), |_| None);
+    assert_eq!((quiet.busiest.is_none(), quiet.sentence().next.as_str()), (true, ""));
 }
 
 fn any_client(number: u64) -> impl Strategy<Value = (ClientReport, Option<f64>)> {

@@ -176,7 +176,8 @@ impl World {
         let report = self.report(client_id);
         let mut others = Neighbours::of(&report);
         self.shard.clients(0, self.now).0.iter().for_each(|other| others.note(other));
-        let step = next(&report, is_limited, &others).swap_remove(0).text;
+        let around = Surroundings { limit: is_limited.then_some(1.0), ..Surroundings::default() };
+        let step = next(&report, &around, &others).swap_remove(0).text;
         let (_, command) = step.split_once("tidegate limits set ").unwrap_or_else(|| panic!("no command: {step}"));
         let mut words = command.split(' ');
         let (id, setting) = (words.next().unwrap(), words.next().unwrap());
@@ -329,6 +330,37 @@ fn who_fills_the_queue_of_one_that_takes_nothing_is_not_to_be_slowed_for_it() {
     let report = world.report("pump");
     let mut others = Neighbours::of(&report);
     world.shard.clients(0, world.now).0.iter().for_each(|other| others.note(other));
-    let step = next(&report, false, &others).swap_remove(0).text;
+    let step = next(&report, &Surroundings::default(), &others).swap_remove(0).text;
     assert!(step.ends_with("tidegate why historian"), "{step}");
+}
+
+/// Before MQTT 5 nobody hears that it is too fast: it is not read, and its rate is that of what is read, ever less.
+#[test]
+fn a_proposal_does_not_shrink_with_what_is_taken_and_lets_the_client_recover() {
+    let mut settings = Settings::default();
+    let rhythm = settings
+        .back_off
+        .rhythm
+        .map(|rhythm| tidegate_control::rhythm::RhythmConfig { enforcement: Enforcement::Always, ..rhythm });
+    settings.back_off = BackOff { rhythm, ..settings.back_off };
+    for (version, qos) in [(Version::V311, 0), (Version::V311, 1), (Version::V5, 1)] {
+        let mut world = World::new(settings.clone());
+        let sender = world.join("pump", version, qos, 10.0);
+        world.live(75);
+        world.senders[sender].rate = 30.0;
+        let (mut proposed, mut rates) = (Vec::new(), Vec::new());
+        for _ in 0..90 {
+            world.live(1);
+            let report = world.report("pump");
+            if code(report.state).is_some() {
+                proposed.extend(allowed_rate(&report, false));
+                rates.extend(report.rate);
+            }
+        }
+        assert!(proposed.len() > 30, "{version:?} QoS {qos}: slowed {} s", proposed.len());
+        let falls = proposed.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        assert_eq!(falls, 0, "{version:?} QoS {qos}: {proposed:?} at {rates:?}");
+        let command = world.apply_proposal("pump", false);
+        world.recovers("pump", sender, &format!("{version:?} QoS {qos}: {command}"));
+    }
 }
