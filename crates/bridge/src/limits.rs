@@ -24,8 +24,8 @@ pub const HELD_BYTES_MAX: usize = 16 << 20;
 pub const HELD_MAX: usize = 4096;
 /// Bytes that a message costs beside its own: two strings, its place and its flight.
 pub const MESSAGE_OVERHEAD: usize = 256;
-/// Bytes of messages of the other broker beyond which it is not read whatever is awaited of it: as many as Receive Maximum allows, of
-/// 1 MiB each. What is awaited comes too late then, and the connection begins anew after the keep-alive.
+/// Bytes of messages of the other broker beyond which none is taken: as many as Receive Maximum allows, of 1 MiB each. What is awaited
+/// is read on, and the messages before it are left without an answer: they are sent again on the next connection.
 pub const BRIM_BYTES_MAX: usize = 256 << 20;
 /// The same for messages: as many as there are numbers.
 pub const BRIM_MAX: usize = 65_536;
