@@ -206,12 +206,12 @@ impl RelayLane {
         self.held.insert(at, held);
     }
 
-    /// Sends what may be sent. `gone` is told of each message that is done with: whether it was sent (QoS 0), or is too large. The
+    /// Sends what may be sent, with at most so many under way. `gone` is told of each message that is done with: whether it was sent (QoS 0), or is too large. The
     /// answer is when to try again.
     pub(crate) fn pump(
         &mut self,
         pace: &mut DrainPace,
-        (source, sink): (&mut WireEnd, &mut WireEnd),
+        ((source, sink), most): ((&mut WireEnd, &mut WireEnd), u16),
         now: Timestamp,
         mut gone: impl FnMut(bool),
     ) -> Option<Timestamp> {
@@ -223,7 +223,7 @@ impl RelayLane {
             let qos = next.message.delivery.qos().min(next.message.qos_max).min(sink.qos_max);
             let verdict = match qos {
                 QoS::AtMostOnce => pace.verdict_without_window(now),
-                _ => pace.verdict(self.flights.len(), sink.receive_max, now),
+                _ => pace.verdict(self.flights.len(), sink.receive_max.min(most), now),
             };
             match verdict {
                 PaceVerdict::Ready => {}

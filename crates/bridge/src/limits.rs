@@ -18,6 +18,8 @@ pub const WINDOW_DEFAULT: u16 = 256;
 pub const WINDOW_MAX: u16 = 1024;
 /// Messages of the other broker that may be under way to us (Receive Maximum).
 pub const RECEIVE_MAX: u16 = 256;
+/// Messages of a broker of MQTT 3.1.1 that may be under way here, which cannot say how many it takes itself: mosquitto's default.
+pub const KEPT_BEFORE_V5: u16 = 20;
 /// Bytes of messages that came and wait to be sent on; beyond, the connection they came from is not read.
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// The same for messages: those of QoS 0 have no window.

@@ -35,7 +35,9 @@ use crate::config::{BridgeConfig, SpoolKeep};
 use crate::counts::BridgeCounts;
 use crate::greeting;
 use crate::lane::RelayLane;
-use crate::limits::{ANSWER_TIMEOUT, GOOD_AFTER, OPEN_TIMEOUT, OUTPUT_BYTES_MAX, RECEIVE_MAX, UNWRITTEN_BYTES_MAX};
+use crate::limits::{
+    ANSWER_TIMEOUT, GOOD_AFTER, KEPT_BEFORE_V5, OPEN_TIMEOUT, OUTPUT_BYTES_MAX, RECEIVE_MAX, UNWRITTEN_BYTES_MAX,
+};
 use crate::pace::{DrainPace, PaceConfig};
 use crate::wire_end::WireEnd;
 
@@ -326,10 +328,12 @@ impl BridgeMachine {
 
     fn pump(&mut self, now: Timestamp) {
         let counts = &mut self.counts;
-        let out = self.out.pump(&mut self.pace_out, (&mut self.local, &mut self.remote), now, |is_sent| {
+        let out = self.out.pump(&mut self.pace_out, ((&mut self.local, &mut self.remote), u16::MAX), now, |is_sent| {
             *(if is_sent { &mut counts.sent } else { &mut counts.too_large }) += 1;
         });
-        let into = self.into.pump(&mut self.pace_in, (&mut self.remote, &mut self.local), now, |is_sent| {
+        // mosquitto 2.0.11 keeps over a restart how far an exchange of QoS 2 has come for as many messages only as it takes at once itself.
+        let kept = if self.config.version.is_v5() { self.remote.receive_max } else { KEPT_BEFORE_V5 };
+        let into = self.into.pump(&mut self.pace_in, ((&mut self.remote, &mut self.local), kept), now, |is_sent| {
             *(if is_sent { &mut counts.received } else { &mut counts.too_large }) += 1;
         });
         self.pump_at = out.into_iter().chain(into).min();
