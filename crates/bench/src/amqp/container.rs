@@ -124,7 +124,7 @@ impl Container {
             let found = match Said::read(&self.inbox[self.read..]) {
                 Err(words) => bail!("{words}"),
                 Ok(None) => None,
-                Ok(Some((said, length))) => Some((said.map(Word::of).transpose()?, length)),
+                Ok(Some((said, length))) => Some((said.as_ref().map(Word::of).transpose()?, length)),
             };
             if let Some((word, length)) = found {
                 self.read += length;
@@ -190,7 +190,7 @@ impl Container {
         loop {
             while let Some((said, length)) = Said::read(&self.inbox[self.read..]).map_err(anyhow::Error::msg)? {
                 let is_it = said.as_ref().is_some_and(|said| said.code == wanted);
-                let word = said.map(Word::of).transpose()?;
+                let word = said.as_ref().map(Word::of).transpose()?;
                 self.read += length;
                 if let Some(word) = word {
                     self.handle(&word)?;
@@ -224,7 +224,7 @@ enum Word {
 }
 
 impl Word {
-    fn of(said: Said<'_>) -> Result<Self> {
+    fn of(said: &Said<'_>) -> Result<Self> {
         let number = |place| said.number(place);
         Ok(match said.code {
             code::BEGIN => {

@@ -18,8 +18,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// Its own script; that on the path wants to be root or a service.
 pub(super) fn find() -> Option<PathBuf> {
     let homes = std::fs::read_dir("/usr/lib/rabbitmq/lib").ok()?;
-    let scripts = homes.flatten().map(|home| home.path().join("sbin/rabbitmq-server"));
-    scripts.into_iter().find(|script| script.is_file())
+    homes.flatten().map(|home| home.path().join("sbin/rabbitmq-server")).find(|script| script.is_file())
 }
 
 /// It and the names of Erlang's nodes, a process of its own that would outlive it.
