@@ -119,7 +119,7 @@ fn each_statement_of_the_specifications_has_a_test_or_a_reason() {
     assert_eq!(check("mqtt5.md", "MQTT-").len(), 251);
     assert_eq!(check("mqtt311.md", "MQTT-").len(), 141);
     assert_eq!(check("coap.md", "R").len(), 79);
-    assert_eq!(check("sn.md", "SN-").len(), 43);
+    assert_eq!(check("sn.md", "SN-").len(), 45);
     assert_eq!(check("http.md", "R").len(), 51);
     assert_eq!(check("amqp.md", "A").len(), 53);
 }

@@ -136,6 +136,8 @@ pub struct BridgeReport {
     pub received: u64,
     /// Refusals that pass: these messages are sent again.
     pub deferred: u64,
+    /// Messages of the other broker that found no room: these are sent again.
+    pub overrun: u64,
     /// Messages that the other broker does not want, for good.
     pub refused: u64,
     /// Messages of the other broker that this one does not want, for good.

@@ -30,6 +30,11 @@ Groups:
   sink             a webhook takes what waited for it: messages a second; not among the others
   coap             what a PUT over CoAP costs, beside libcoap's coap-server and aiocoap's, and the memory
                    of 10 000 observers; half a minute, and not among the others
+  amqp             what a message over AMQP 1.0 costs in and out, beside RabbitMQ's plugin; a minute, and not
+                   among the others
+  sn               what a message over MQTT-SN costs, beside the same over MQTT; 20 seconds, not among the others
+  doors            what MQTT pays for the other doors: all of them listening, beside MQTT alone, in turns; a
+                   minute and a half, and not among the others
   guard            a flood towards a slow receiver of mosquitto's, alone and through a guard; what a pair
                    of clients feels and what a message costs, beside HAProxy; a minute, not among the others
   harm             whether overload control does harm: scenarios with it and without, in turns; 22

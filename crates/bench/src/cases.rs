@@ -104,7 +104,7 @@ pub(super) const WINDOW: u64 = 100;
 pub(super) const INFLIGHT: u64 = 20;
 
 impl FlowSpec {
-    const fn windowed(shape: Topology, qos: QoS, payload_bytes: usize) -> Self {
+    pub(super) const fn windowed(shape: Topology, qos: QoS, payload_bytes: usize) -> Self {
         Self { shape, qos, payload_bytes, pace: PublishPace::Window }
     }
 

@@ -5,9 +5,7 @@
 //! time from each of some sockets, so that what is counted was answered.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +14,7 @@ use serde_json::{Value, json};
 use tidegate_program::Stop;
 
 use crate::arguments::BenchArgs;
+use crate::json::print_or_write;
 use crate::process::{RunningBroker, free_port, start_coap, start_unheard};
 use crate::procfs;
 
@@ -74,16 +73,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<u8> {
     let observers = ((OBSERVERS * args.scale) as usize).max(2 * FIRST);
     let bytes = idle(observers, &stop)?;
     let _ = writeln!(text, "observers: {observers} that hear nothing, {bytes:.0} B resident each; goal {GOAL:.0} B");
-    let json = format!("{}\n", json!({ "coap": rows, "observers": observers, "observer_bytes": bytes }));
-    let mut out = std::io::stdout().lock();
-    match &args.json {
-        Some(path) if path.as_path() == Path::new("-") => out.write_all(json.as_bytes())?,
-        Some(path) => {
-            out.write_all(text.as_bytes())?;
-            std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
-        }
-        None => out.write_all(text.as_bytes())?,
-    }
+    let figures = json!({ "coap": rows, "observers": observers, "observer_bytes": bytes });
+    print_or_write(&text, &figures, args.json.as_deref())?;
     Ok(0)
 }
 

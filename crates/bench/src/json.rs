@@ -1,5 +1,9 @@
 //! Everything, for programs: one object with a row for each case and broker, and one for each goal.
 
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::goals::{GoalState, GoalVerdict};
@@ -116,6 +120,21 @@ fn trouble(trouble: &ConnectFailures) -> Value {
 
 fn faults(faults: &Faults) -> Value {
     row!(faults; lost, held, duplicated, reordered, unsent, stalls, closed)
+}
+
+/// The table, or for programs: into a file beside it, or in its place.
+pub(super) fn print_or_write(text: &str, figures: &Value, path: Option<&Path>) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let figures = format!("{figures}\n");
+    match path {
+        Some(path) if path == Path::new("-") => out.write_all(figures.as_bytes())?,
+        Some(path) => {
+            out.write_all(text.as_bytes())?;
+            std::fs::write(path, figures).with_context(|| format!("--json {}", path.display()))?;
+        }
+        None => out.write_all(text.as_bytes())?,
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! that was started ends with the benchmark, also on Ctrl-C and on errors (`process.rs`).
 
 mod admin;
+mod amqp;
 mod arguments;
 mod beats;
 mod bridge;
@@ -12,6 +13,7 @@ mod cases;
 mod clients;
 mod coap;
 mod connection;
+mod doors;
 mod durable;
 mod engine;
 mod gate;
@@ -35,6 +37,7 @@ mod report;
 mod send;
 mod sink;
 mod slot;
+mod sn;
 mod space;
 mod stream;
 mod tally;
@@ -212,6 +215,15 @@ fn run(args: &BenchArgs) -> Result<u8> {
     }
     if args.groups == ["coap"] {
         return coap::run(args);
+    }
+    if args.groups == ["sn"] {
+        return sn::run(args);
+    }
+    if args.groups == ["amqp"] {
+        return amqp::run(args);
+    }
+    if args.groups == ["doors"] {
+        return doors::run(args);
     }
     let plan = BenchPlan::of(args)?;
     let stop = Stop::on_signals()?;

@@ -128,6 +128,8 @@ impl BrokerSource {
                 admin: None,
                 space: None,
                 coap: None,
+                sn: None,
+                amqp: None,
                 pid: *pid,
                 is_relay: false,
                 started: None,
@@ -160,6 +162,10 @@ pub(super) struct RunningBroker {
     pub(super) space: Option<SocketAddr>,
     /// CoAP, where it is wanted.
     pub(super) coap: Option<SocketAddr>,
+    /// MQTT-SN, where it is wanted.
+    pub(super) sn: Option<SocketAddr>,
+    /// AMQP, where it is wanted.
+    pub(super) amqp: Option<SocketAddr>,
     pub(super) pid: Option<u32>,
     /// Whether it only copies bytes, and knows no packets.
     pub(super) is_relay: bool,
@@ -169,7 +175,8 @@ pub(super) struct RunningBroker {
 impl RunningBroker {
     fn of(started: ChildBroker, address: SocketAddr) -> Self {
         let pid = Some(started.child.id());
-        Self { address, admin: None, space: None, coap: None, pid, is_relay: false, started: Some(started) }
+        let (admin, space, coap, sn, amqp) = (None, None, None, None, None);
+        Self { address, admin, space, coap, sn, amqp, pid, is_relay: false, started: Some(started) }
     }
 
     /// Where its files are, if it was started here.
@@ -260,7 +267,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "peer".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-fn folder() -> Result<TempDir> {
+pub(super) fn folder() -> Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir().context("no temporary folder")?;
     // mosquitto gives up root's rights before it looks at its folder again.
     #[cfg(unix)]
@@ -385,12 +392,17 @@ fn start_program(program: PathBuf, folder: TempDir, arguments: &[&str]) -> Resul
     match address {
         Some(address) => {
             let (admin, space) = (door_in(&line, "admin"), door_in(&line, "sparql"));
-            let coap = line.split_whitespace().find_map(|word| word.strip_prefix("coap://")?.split('/').next());
-            let coap = coap.and_then(|at| at.parse().ok());
-            Ok(RunningBroker { admin, space, coap, ..RunningBroker::of(started, address) })
+            let [coap, amqp] = ["coap://", "amqp://"].map(|scheme| address_in(&line, scheme));
+            let sn = line.split_whitespace().skip_while(|word| *word != "sn").nth(1).and_then(|at| at.parse().ok());
+            Ok(RunningBroker { admin, space, coap, sn, amqp, ..RunningBroker::of(started, address) })
         }
         None => Err(started.complaint()),
     }
+}
+
+/// What the first line says behind this scheme.
+fn address_in(line: &str, scheme: &str) -> Option<SocketAddr> {
+    line.split_whitespace().find_map(|word| word.strip_prefix(scheme)?.split('/').next()?.parse().ok())
 }
 
 /// Where the first line says that this door is.
@@ -415,6 +427,24 @@ pub(super) fn start_coap() -> Result<RunningBroker> {
     start_own(folder()?, &arguments)
 }
 
+/// This binary with MQTT and these doors.
+pub(super) fn start_doors(open: &[&str], settings: &[&str]) -> Result<RunningBroker> {
+    let mut arguments = serve("/dev/null", open, "warn");
+    arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    start_own(folder()?, &arguments)
+}
+
+/// A server whose folder and port are chosen already; it listens when somebody is let in there.
+pub(super) fn start_beside(
+    command: Command,
+    folder: TempDir,
+    port: u16,
+    end: Instant,
+    stop: &Stop,
+) -> Result<RunningBroker> {
+    await_listener(ChildBroker::new(command, folder)?, port, end, stop)
+}
+
 /// A server of datagrams, of which only an answer says that it is there.
 pub(super) fn start_unheard(mut command: Command, address: SocketAddr) -> Result<RunningBroker> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -433,7 +463,7 @@ fn start_configured(
     std::fs::write(&config, text(port, folder.path())?)?;
     let mut command = Command::new(path);
     command.args(flags).arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
-    await_listener(ChildBroker::new(command, folder)?, port, stop)
+    await_listener(ChildBroker::new(command, folder)?, port, Instant::now() + START_MAX, stop)
 }
 
 fn start_command(command: &str, stop: &Stop) -> Result<RunningBroker> {
@@ -442,13 +472,12 @@ fn start_command(command: &str, stop: &Stop) -> Result<RunningBroker> {
     let mut shell = Command::new("sh");
     // `exec`: the process that is measured and ended is the broker, not the shell.
     shell.arg("-c").arg(format!("exec {filled}")).stdin(Stdio::null()).stdout(Stdio::null());
-    await_listener(ChildBroker::new(shell, folder)?, port, stop)
+    await_listener(ChildBroker::new(shell, folder)?, port, Instant::now() + START_MAX, stop)
 }
 
-fn await_listener(mut started: ChildBroker, port: u16, stop: &Stop) -> Result<RunningBroker> {
+fn await_listener(mut started: ChildBroker, port: u16, end: Instant, stop: &Stop) -> Result<RunningBroker> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let begin = Instant::now();
-    while begin.elapsed() < START_MAX && !stop.is_wanted() {
+    while Instant::now() < end && !stop.is_wanted() {
         if !matches!(started.child.try_wait(), Ok(None)) {
             return Err(started.complaint());
         }
@@ -481,6 +510,10 @@ mod tests {
         assert_eq!(door_in(line, "admin"), "127.0.0.1:18830".parse().ok());
         assert_eq!(door_in(line, "sparql"), "127.0.0.1:7878".parse().ok());
         assert_eq!(door_in("tidegate 0.1.0  mqtt 127.0.0.1:1999", "admin"), None);
+        let line =
+            "tidegate 0.1.0  mqtt 127.0.0.1:1999  coap://127.0.0.1:5683/ps  sn 127.0.0.1:1885  amqp://127.0.0.1:5672";
+        assert_eq!(address_in(line, "coap://"), "127.0.0.1:5683".parse().ok());
+        assert_eq!(address_in(line, "amqp://"), "127.0.0.1:5672".parse().ok());
     }
 
     #[test]

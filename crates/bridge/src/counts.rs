@@ -21,6 +21,9 @@ pub struct BridgeCounts {
     pub too_large: u64,
     /// Messages of QoS 0 that were lost when a connection broke, or for want of room.
     pub lost: u64,
+    /// Messages of the other broker for which there was no room. They have no answer: when all others are done with, the bridge connects
+    /// anew, and they are sent again.
+    pub overrun: u64,
     /// Connections that stood and broke, or could not be made.
     pub failures: u64,
     /// Connections that stood.

@@ -94,6 +94,8 @@ pub(crate) struct RelayLane {
     has_forgotten: bool,
     /// The sink was told to release these for that reason only; its answer is nobody's.
     rinsing: BTreeSet<PacketId>,
+    /// Messages of this connection for which there was no room, or no number of their own.
+    overrun: u64,
 }
 
 impl RelayLane {
@@ -108,6 +110,7 @@ impl RelayLane {
             clean: PacketIds::default(),
             has_forgotten: false,
             rinsing: BTreeSet::new(),
+            overrun: 0,
         }
     }
 
@@ -119,6 +122,7 @@ impl RelayLane {
         self.flights.clear();
         self.released.clear();
         self.rinsing.clear();
+        self.overrun = 0;
         lost as u64
     }
 
@@ -162,10 +166,31 @@ impl RelayLane {
         self.held_numbered + self.flights.len()
     }
 
+    /// Messages of this connection that were not taken: the source sends them again on the next one.
+    pub(crate) fn overrun(&self) -> u64 {
+        self.overrun
+    }
+
+    /// Nothing is held, under way or to be passed on.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.held.is_empty() && self.flights.is_empty() && self.released.is_empty()
+    }
+
     /// A message of the source, to be sent when its time comes.
     pub(crate) fn take(&mut self, message: RelayedMessage) {
-        // Sent twice on one connection: it is on its way already.
-        if message.delivery.packet_id().is_some_and(|id| self.flights.contains_key(&id)) {
+        let number = message.delivery.packet_id();
+        if let Some(flight) = number.and_then(|id| self.flights.get(&id)) {
+            // Sent twice on one connection: it is on its way already. But mosquitto 2.0.11 gives a number to a second message when more
+            // than 65 535 wait.
+            let is_same = flight
+                .message
+                .as_ref()
+                .is_some_and(|held| (&held.message.topic, &held.message.payload) == (&message.topic, &message.payload));
+            self.overrun += u64::from(!is_same);
+            return;
+        }
+        if number.is_some() && self.is_brimful() {
+            self.overrun += 1;
             return;
         }
         let place = self.next_place;
@@ -181,12 +206,12 @@ impl RelayLane {
         self.held.insert(at, held);
     }
 
-    /// Sends what may be sent. `gone` is told of each message that is done with: whether it was sent (QoS 0), or is too large. The
+    /// Sends what may be sent, with at most so many under way. `gone` is told of each message that is done with: whether it was sent (QoS 0), or is too large. The
     /// answer is when to try again.
     pub(crate) fn pump(
         &mut self,
         pace: &mut DrainPace,
-        (source, sink): (&mut WireEnd, &mut WireEnd),
+        ((source, sink), most): ((&mut WireEnd, &mut WireEnd), u16),
         now: Timestamp,
         mut gone: impl FnMut(bool),
     ) -> Option<Timestamp> {
@@ -198,7 +223,7 @@ impl RelayLane {
             let qos = next.message.delivery.qos().min(next.message.qos_max).min(sink.qos_max);
             let verdict = match qos {
                 QoS::AtMostOnce => pace.verdict_without_window(now),
-                _ => pace.verdict(self.flights.len(), sink.receive_max, now),
+                _ => pace.verdict(self.flights.len(), sink.receive_max.min(most), now),
             };
             match verdict {
                 PaceVerdict::Ready => {}

@@ -18,14 +18,16 @@ pub const WINDOW_DEFAULT: u16 = 256;
 pub const WINDOW_MAX: u16 = 1024;
 /// Messages of the other broker that may be under way to us (Receive Maximum).
 pub const RECEIVE_MAX: u16 = 256;
+/// Messages of a broker of MQTT 3.1.1 that may be under way here, which cannot say how many it takes itself: mosquitto's default.
+pub const KEPT_BEFORE_V5: u16 = 20;
 /// Bytes of messages that came and wait to be sent on; beyond, the connection they came from is not read.
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// The same for messages: those of QoS 0 have no window.
 pub const HELD_MAX: usize = 4096;
 /// Bytes that a message costs beside its own: two strings, its place and its flight.
 pub const MESSAGE_OVERHEAD: usize = 256;
-/// Bytes of messages of the other broker beyond which it is not read whatever is awaited of it: as many as Receive Maximum allows, of
-/// 1 MiB each. What is awaited comes too late then, and the connection begins anew after the keep-alive.
+/// Bytes of messages of the other broker beyond which none is taken: as many as Receive Maximum allows, of 1 MiB each. What is awaited
+/// is read on, and the messages before it are left without an answer: they are sent again on the next connection.
 pub const BRIM_BYTES_MAX: usize = 256 << 20;
 /// The same for messages: as many as there are numbers.
 pub const BRIM_MAX: usize = 65_536;

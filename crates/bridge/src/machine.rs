@@ -9,6 +9,7 @@
 //! ```text
 //! Registering ─ CONNACK, SUBACKs ─> Waiting
 //! Waiting ─ time ─> Opening ─ opened ─> Greeting ─ CONNACK, SUBACKs ─> Attaching ─ CONNACK, SUBACKs ─> Up
+//!                                          (a session that is there: its SUBACKs are not waited for)
 //!    ^───────────────────────────── anything that fails, on either side ────────────────────────────────┘
 //! ```
 //! - told: [`BridgeMachine::handle_opened`], [`BridgeMachine::handle_bytes`], [`BridgeMachine::handle_written`],
@@ -34,7 +35,9 @@ use crate::config::{BridgeConfig, SpoolKeep};
 use crate::counts::BridgeCounts;
 use crate::greeting;
 use crate::lane::RelayLane;
-use crate::limits::{ANSWER_TIMEOUT, GOOD_AFTER, OPEN_TIMEOUT, OUTPUT_BYTES_MAX, RECEIVE_MAX, UNWRITTEN_BYTES_MAX};
+use crate::limits::{
+    ANSWER_TIMEOUT, GOOD_AFTER, KEPT_BEFORE_V5, OPEN_TIMEOUT, OUTPUT_BYTES_MAX, RECEIVE_MAX, UNWRITTEN_BYTES_MAX,
+};
 use crate::pace::{DrainPace, PaceConfig};
 use crate::wire_end::WireEnd;
 
@@ -97,8 +100,10 @@ pub struct BridgeMachine {
     /// The bit of the protocol level before MQTT 5.
     with_bit: bool,
     actions: VecDeque<BridgeAction>,
-    /// Subscriptions without an answer.
-    asked: BTreeSet<PacketId>,
+    /// Subscriptions here without an answer.
+    asked_here: BTreeSet<PacketId>,
+    /// The same there.
+    asked_there: BTreeSet<PacketId>,
     /// The session here has its subscriptions.
     is_registered: bool,
     /// Filters that the session here has from an earlier configuration.
@@ -134,7 +139,8 @@ impl BridgeMachine {
             failed: 0,
             with_bit: true,
             actions: VecDeque::new(),
-            asked: BTreeSet::new(),
+            asked_here: BTreeSet::new(),
+            asked_there: BTreeSet::new(),
             is_registered: false,
             stale: Vec::new(),
             has_subscribed: false,
@@ -238,6 +244,11 @@ impl BridgeMachine {
                 if !self.ping(now) {
                     return self.fall("the other broker does not answer".to_owned(), None, now, rng);
                 }
+                if self.into.overrun() > 0 && self.into.is_drained() {
+                    let words =
+                        format!("it had sent more than could be held; {} messages come again", self.into.overrun());
+                    return self.fall(words, None, now, rng);
+                }
                 self.pump(now);
             }
             _ => {}
@@ -266,17 +277,20 @@ impl BridgeMachine {
     }
 
     /// Whether more of a broker can be taken in. What a lane waits for comes over the same socket as what it has no room for, so it
-    /// is read as long as anything is waited for: messages with a number are no more than Receive Maximum, and those without one are
-    /// dropped where there is no room.
+    /// is read as long as anything is waited for: messages with a number are no more than Receive Maximum, or come again on the next
+    /// connection, and those without one are dropped where there is no room.
     pub fn wants_read(&self, side: BridgeSide) -> bool {
         match side {
             BridgeSide::Local => {
                 (self.out.has_room() || self.out.awaits_release()) && self.remote.out.len() < 2 * OUTPUT_BYTES_MAX
             }
             BridgeSide::Remote => {
-                let is_awaited = self.out.under_way() > 0 || self.into.awaits_release() || self.pinged.is_some();
+                // Nothing of it is passed on before the answers to the greeting are there, which may come behind anything.
+                let is_greeting = matches!(self.phase, PairPhase::Greeting { .. });
+                let is_awaited =
+                    self.out.under_way() > 0 || self.into.awaits_release() || self.pinged.is_some() || is_greeting;
                 let is_written = self.local.out.len().max(self.remote.out.len()) < UNWRITTEN_BYTES_MAX;
-                (!self.into.is_overfull() || is_awaited) && !self.into.is_brimful() && is_written
+                (!self.into.is_overfull() || is_awaited) && is_written
             }
         }
     }
@@ -314,10 +328,12 @@ impl BridgeMachine {
 
     fn pump(&mut self, now: Timestamp) {
         let counts = &mut self.counts;
-        let out = self.out.pump(&mut self.pace_out, (&mut self.local, &mut self.remote), now, |is_sent| {
+        let out = self.out.pump(&mut self.pace_out, ((&mut self.local, &mut self.remote), u16::MAX), now, |is_sent| {
             *(if is_sent { &mut counts.sent } else { &mut counts.too_large }) += 1;
         });
-        let into = self.into.pump(&mut self.pace_in, (&mut self.remote, &mut self.local), now, |is_sent| {
+        // mosquitto 2.0.11 keeps over a restart how far an exchange of QoS 2 has come for as many messages only as it takes at once itself.
+        let kept = if self.config.version.is_v5() { self.remote.receive_max } else { KEPT_BEFORE_V5 };
+        let into = self.into.pump(&mut self.pace_in, ((&mut self.remote, &mut self.local), kept), now, |is_sent| {
             *(if is_sent { &mut counts.received } else { &mut counts.too_large }) += 1;
         });
         self.pump_at = out.into_iter().chain(into).min();
@@ -374,12 +390,14 @@ impl BridgeMachine {
     fn close(&mut self) {
         self.actions.clear();
         self.actions.push_back(BridgeAction::Close);
+        self.counts.overrun += self.into.overrun();
         self.counts.lost += self.out.reset() + self.into.reset();
         self.pace_out.on_lost();
         self.pace_in.on_lost();
         self.local.reset();
         self.remote.reset();
-        self.asked.clear();
+        self.asked_here.clear();
+        self.asked_there.clear();
         (self.pump_at, self.pinged) = (None, None);
     }
 
@@ -395,10 +413,19 @@ impl BridgeMachine {
             BridgeSide::Remote => (self.config.topics.remote_filters(), SpoolKeep::All),
         };
         let end = if side == BridgeSide::Local { &mut self.local } else { &mut self.remote };
-        self.asked = greeting::subscribe(&filters, keep, end).into_iter().collect();
+        let mut asked: BTreeSet<PacketId> = greeting::subscribe(&filters, keep, end).into_iter().collect();
         if side == BridgeSide::Local {
             let stale = core::mem::take(&mut self.stale);
-            self.asked.extend(greeting::unsubscribe(&stale, self.asked.len(), &mut self.local));
+            asked.extend(greeting::unsubscribe(&stale, asked.len(), &mut self.local));
+        }
+        *self.asked(side) = asked;
+    }
+
+    /// Subscriptions at this side without an answer.
+    fn asked(&mut self, side: BridgeSide) -> &mut BTreeSet<PacketId> {
+        match side {
+            BridgeSide::Local => &mut self.asked_here,
+            BridgeSide::Remote => &mut self.asked_there,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the process is to do. Plain values; the command line and the configuration file are read elsewhere.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,11 +77,22 @@ pub struct SnConfig {
     pub topics: Arc<PredefinedTopics>,
     /// The number by which it answers who looks for a gateway.
     pub gateway: u8,
+    /// Where everybody is told that it is there. `None`: nobody is, and only who knows its address finds it.
+    pub advertising: Option<SnAdvertising>,
+}
+
+/// How a gateway of MQTT-SN lets itself be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnAdvertising {
+    /// A broadcast address or a group, and the port where nodes listen and ask.
+    pub address: SocketAddrV4,
+    /// How often; whole seconds.
+    pub interval: Duration,
 }
 
 impl Default for SnConfig {
     fn default() -> Self {
-        Self { topics: Arc::default(), gateway: 1 }
+        Self { topics: Arc::default(), gateway: 1, advertising: None }
     }
 }
 

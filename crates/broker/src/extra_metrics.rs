@@ -159,7 +159,7 @@ fn sn_metrics(shards: &BTreeMap<usize, SnStats>) -> Vec<ExtraMetric> {
         return Vec::new();
     }
     let sum = |field: fn(&SnStats) -> u64| shards.values().map(field).sum();
-    let events: [(&'static str, u64); 9] = [
+    let events: [(&'static str, u64); 11] = [
         ("received", sum(|stats| stats.datagrams)),
         ("malformed", sum(|stats| stats.malformed)),
         ("stray", sum(|stats| stats.stray)),
@@ -169,6 +169,8 @@ fn sn_metrics(shards: &BTreeMap<usize, SnStats>) -> Vec<ExtraMetric> {
         ("retransmitted", sum(|stats| stats.retransmitted)),
         ("given_up", sum(|stats| stats.given_up)),
         ("dropped", sum(|stats| stats.dropped)),
+        ("advertised", sum(|stats| stats.advertised)),
+        ("searched", sum(|stats| stats.searched)),
     ];
     let mut metrics: Vec<ExtraMetric> = Vec::new();
     metrics.extend(events.map(|(event, value)| ExtraMetric {

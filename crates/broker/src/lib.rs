@@ -93,7 +93,7 @@ pub use operator::OperatorSetting;
 use password::Questions;
 pub use pinned::Fingerprint;
 pub use pressure::PressureReport;
-use shard_thread::{AcceptingListener, INBOX, ShardThread};
+use shard_thread::{AcceptingListener, BeaconDoor, INBOX, ShardThread};
 use shared_state::SharedState;
 pub use store_link::BanKept;
 use store_link::{Opening, ShardWriter, StoreHandle};
@@ -122,6 +122,7 @@ struct ClosedDoors {
     streams: Vec<AcceptingListener>,
     datagrams: Vec<(Arc<OpenListener>, Arc<UdpSocket>)>,
     sn: SnConfig,
+    beacon: Option<Box<BeaconDoor>>,
 }
 
 impl Broker {
@@ -144,7 +145,7 @@ impl Broker {
 
     /// From now on clients are accepted; nothing if they are already.
     pub fn open_doors(&mut self) {
-        let Some(ClosedDoors { streams, datagrams, sn }) = self.closed.take() else { return };
+        let Some(ClosedDoors { streams, datagrams, sn, beacon }) = self.closed.take() else { return };
         for (listener, socket) in datagrams {
             // The others first: what the first one reads may be theirs.
             for inbox in self.shared.inboxes.iter().rev() {
@@ -153,7 +154,11 @@ impl Broker {
             }
         }
         // The first thread has all the listeners. A message that carries no client finds room.
-        let _ = self.shared.inboxes.first().map(|inbox| inbox.send(ThreadMessage::Doors(streams)));
+        let Some(first) = self.shared.inboxes.first() else { return };
+        let _ = first.send(ThreadMessage::Doors(streams));
+        if let Some(beacon) = beacon {
+            let _ = first.send(ThreadMessage::Beacon(beacon));
+        }
     }
 
     /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time. A
@@ -183,6 +188,13 @@ impl Broker {
                 BoundListener::Datagrams(socket) => datagrams.push((listener, Arc::new(socket))),
             }
         }
+
+        let sn_door = datagrams.iter().find(|(listener, _)| listener.kind == ListenerKind::Sn);
+        let beacon = sn_door.map(|(_, socket)| BeaconDoor::open(socket, &config.sn)).transpose();
+        let beacon = beacon.map_err(|error| {
+            let to = config.sn.advertising.map_or_else(String::new, |advertising| advertising.address.to_string());
+            io::Error::new(error.kind(), format!("telling where MQTT-SN is, at {to}: {error}"))
+        })?;
 
         let polls: io::Result<Vec<Poll>> = (0..shards(config.shards)).map(|_| Poll::new()).collect();
         let polls = polls?;
@@ -227,7 +239,7 @@ impl Broker {
             threads: Vec::new(),
             passwords,
             opening,
-            closed: Some(ClosedDoors { streams, datagrams, sn: config.sn }),
+            closed: Some(ClosedDoors { streams, datagrams, sn: config.sn, beacon: beacon.flatten() }),
         };
         for (index, ((poll, shard), first)) in polls.into_iter().zip(made).zip(first).enumerate() {
             let (shared, rules) = (Arc::clone(&broker.shared), rules.clone());

@@ -22,7 +22,7 @@ use crate::machine::memory_auto;
 use crate::operator::OperatorSetting;
 use crate::password::PasswordCheck;
 use crate::permit::Permit;
-use crate::shard_thread::{AcceptingListener, ForwardedDatagram, SecureDatagram};
+use crate::shard_thread::{AcceptingListener, BeaconDoor, ForwardedDatagram, SecureDatagram};
 use crate::tap::{OutgoingMapped, Tap};
 use crate::websocket::AllowedPages;
 
@@ -37,6 +37,8 @@ pub(crate) enum ThreadMessage {
     Doors(Vec<AcceptingListener>),
     /// Where datagrams come from now on.
     Datagrams(Arc<OpenListener>, Arc<UdpSocket>, SnConfig),
+    /// Where everybody is told that the gateway of MQTT-SN is there, for the first thread.
+    Beacon(Box<BeaconDoor>),
     /// A datagram, for the shard that has the session of its address.
     Datagram(Box<ForwardedDatagram>),
     /// The same inside of DTLS.

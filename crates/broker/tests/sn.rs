@@ -4,16 +4,20 @@
 
 mod support;
 
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use support::sn::{Message, SnClient};
 use support::{Client, PATIENCE, address, config, id_on_shard, listener, start};
 use tidegate_broker::Broker;
 use tidegate_broker::ask::{Answer, Question};
-use tidegate_broker::config::{Config, ListenerKind, PredefinedTopics, SnConfig};
+use tidegate_broker::authenticate::Anonymous;
+use tidegate_broker::config::{Config, ListenerKind, PredefinedTopics, SnAdvertising, SnConfig};
 use tidegate_core::Whom;
+use tidegate_core::access::Open;
 use tidegate_core::settings::Rate;
 use tidegate_face_sn::packet::{FilterRef, Packet, Publish, Quality, ReturnCode, TopicRef};
 use tidegate_wire_mqtt::{QoS, Version};
@@ -21,9 +25,13 @@ use tidegate_wire_mqtt::{QoS, Version};
 const SHORT: TopicRef = TopicRef::Short(*b"tt");
 
 fn broker(shards: usize) -> Broker {
+    told_of(shards, None)
+}
+
+fn told_of(shards: usize, advertising: Option<SnAdvertising>) -> Broker {
     let listeners = vec![listener(ListenerKind::Mqtt), listener(ListenerKind::Sn)];
     let topics = Arc::new(PredefinedTopics::parse(["7=room/t"]).unwrap());
-    start(Config { listeners, shards, sn: SnConfig { topics, gateway: 5 }, ..config() })
+    start(Config { listeners, shards, sn: SnConfig { topics, gateway: 5, advertising }, ..config() })
 }
 
 /// A number of the door.
@@ -156,4 +164,66 @@ fn rubbish_is_counted_and_the_door_stays_open() {
     until("it is counted", || metric(&broker, "sn_datagrams", Some("malformed")) >= 300);
     assert_eq!(client.publish(SHORT, 1, "x"), ReturnCode::Accepted);
     broker.shutdown();
+}
+
+/// A node that hears what is said to everybody of this machine, or of a group on it; and where that is.
+fn listening_node(everybody: Ipv4Addr) -> (UdpSocket, SocketAddrV4) {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SocketAddr::from((everybody, 0)).into()).unwrap();
+    if everybody.is_multicast() {
+        socket.join_multicast_v4(&everybody, &Ipv4Addr::LOCALHOST).unwrap();
+    }
+    let socket = UdpSocket::from(socket);
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let SocketAddr::V4(at) = socket.local_addr().unwrap() else { panic!("of IPv4") };
+    (socket, at)
+}
+
+/// The next datagram of the gateway, whoever else speaks to everybody; from where.
+fn of_gateway(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+    let mut bytes = [0; 64];
+    loop {
+        let (length, from) = socket.recv_from(&mut bytes).unwrap();
+        if !matches!(Packet::read(&bytes[..length]), Some(Packet::SearchGw { .. })) {
+            return (bytes[..length].to_vec(), from);
+        }
+    }
+}
+
+#[test]
+fn a_gateway_is_found_by_who_knows_no_address() {
+    for everybody in [Ipv4Addr::new(127, 255, 255, 255), Ipv4Addr::new(239, 255, 18, 85)] {
+        let (node, at) = listening_node(everybody);
+        let broker = told_of(2, Some(SnAdvertising { address: at, interval: Duration::from_secs(900) }));
+        let sn = address(&broker, ListenerKind::Sn);
+        let advertise = Packet::Advertise { gateway: 5, seconds: 900 }.bytes();
+        assert_eq!(of_gateway(&node), (advertise, sn), "{everybody}: from where it is to be spoken to");
+        let asker = UdpSocket::bind("127.0.0.1:0").unwrap();
+        asker.set_read_timeout(Some(PATIENCE)).unwrap();
+        asker.set_broadcast(true).unwrap();
+        // What is no question is nothing to everybody.
+        for packet in [Packet::PingReq { client_id: "" }, Packet::SearchGw { radius: 1 }] {
+            asker.send_to(&packet.bytes(), at).unwrap();
+        }
+        let info = Packet::GwInfo { gateway: 5, address: &[] }.bytes();
+        assert_eq!(of_gateway(&asker), (info.clone(), sn), "{everybody}: who asks hears it");
+        let ping = of_gateway(&node);
+        assert_eq!(ping.0, Packet::PingReq { client_id: "" }.bytes());
+        assert_eq!(of_gateway(&node), (info, sn), "{everybody}: and all who may wait for it");
+        let client = SnClient::connect(sn, "found");
+        assert_eq!(client.publish(SHORT, 1, "x"), ReturnCode::Accepted);
+        until("it is counted", || metric(&broker, "sn_datagrams", Some("searched")) == 1);
+        assert_eq!(metric(&broker, "sn_datagrams", Some("advertised")), 1);
+        broker.shutdown();
+    }
+}
+
+#[test]
+fn a_place_where_nobody_can_be_told_is_said_at_the_start() {
+    let (listeners, address) = (vec![listener(ListenerKind::Sn)], "192.0.2.7:1885".parse().unwrap());
+    let advertising = Some(SnAdvertising { address, interval: Duration::from_secs(60) });
+    let config = Config { listeners, sn: SnConfig { advertising, ..SnConfig::default() }, ..config() };
+    let error = Broker::start(config, Arc::new(Anonymous), Arc::new(Open)).unwrap_err().to_string();
+    assert!(error.contains("192.0.2.7:1885"), "{error}");
 }

@@ -218,3 +218,15 @@ fn harm_is_judged_with_control_and_without_for_messages_and_for_the_space() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("calm-fleet"), "{}", text(&wrong.stderr));
 }
+
+#[test]
+fn messages_over_amqp_and_mqtt_sn_are_measured_and_what_mqtt_pays_for_the_doors() {
+    for (group, rows) in [("amqp", 3), ("sn", 4), ("doors", 2)] {
+        let (said, report) = measured(group);
+        let found = report[group].as_array().expect("rows");
+        assert_eq!(found.len(), rows, "{said}");
+        for row in found.iter().filter(|_| group != "doors") {
+            assert!(row["per_s"].as_f64().expect("a rate") > 0.0, "{row}");
+        }
+    }
+}

@@ -29,6 +29,10 @@ use proxy::Proxy;
 /// Each about half a second: two brokers find each other again.
 const ROUNDS: u64 = 12;
 
+/// What each of two publishers sends to mosquitto in a round at most, and in all rounds: what is left at the end is to arrive in time.
+const ROUND_MESSAGES: u32 = 1000;
+const ALL_MESSAGES: u32 = 25_000;
+
 pub(crate) fn trace(_: impl FnOnce() -> String) {}
 
 /// Which way messages go, seen from the broker that has the bridge.
@@ -197,7 +201,7 @@ fn between_two_of_ours(course: Course) {
     }
     clear(&proxy, brokers[1].port("mqtt"));
     finish(&mut clients, ports(&brokers));
-    check(&clients, rounds);
+    check(&clients, rounds, true);
 }
 
 #[test]
@@ -240,6 +244,13 @@ fn with_mosquitto(course: Course) {
     let mut dice = Dice::new(11);
     for round in 0..rounds() {
         let (fate, wanted) = (dice.below(3), 1 + dice.below(60) as usize);
+        if course == Course::In {
+            // mosquitto takes messages far faster than a narrow way passes them on: what is left at the end has to arrive in time.
+            for client in &mut clients {
+                let share = ALL_MESSAGES / u32::try_from(rounds()).unwrap().max(1);
+                client.messages_max = client.next + share.min(ROUND_MESSAGES);
+            }
+        }
         live(&mut clients, ports(&site, &hub), round, |news| {
             await_that("messages arrive", || news.load(Ordering::Relaxed) >= wanted);
             match fate {
@@ -263,12 +274,17 @@ fn with_mosquitto(course: Course) {
     }
     clear(&proxy, hub.port);
     finish(&mut clients, ports(&site, &hub));
-    check(&clients, rounds());
+    check(&clients, rounds(), course == Course::Out);
 }
 
 #[test]
 fn what_was_acknowledged_here_arrives_at_mosquitto() {
     with_mosquitto(Course::Out);
+}
+
+#[test]
+fn what_mosquitto_acknowledged_arrives_here() {
+    with_mosquitto(Course::In);
 }
 
 /// Whatever is left arrives, with brokers that nobody kills.
@@ -308,8 +324,10 @@ fn is_complete(clients: &[Client]) -> bool {
     senders.all(|sender| sender.is_done() && receivers().all(|receiver| has(receiver, sender)))
 }
 
-fn check(clients: &[Client], rounds: u64) {
-    let (mut all, mut repeated) = (0, 0);
+/// mosquitto 2.0.11 forgets that a message of QoS 2 was received when a connection ends between CONNECT and CONNACK: on the next one it sends PUBLISH
+/// instead of PUBREL (`db__message_reconnect_reset_outgoing` knows one state of two). What it sends twice by that is counted, and nobody's fault here.
+fn check(clients: &[Client], rounds: u64, is_exact: bool) {
+    let (mut all, mut repeated, mut twice) = (0, 0, 0);
     for receiver in clients.iter().filter(|client| client.filter.is_some()) {
         for sender in clients.iter().filter(|client| client.publishes.is_some()) {
             let mut times = BTreeMap::new();
@@ -320,13 +338,20 @@ fn check(clients: &[Client], rounds: u64) {
             for (number, times) in times {
                 let published = sender.sent.get(&number).unwrap_or_else(|| panic!("{number} was never sent"));
                 let is_once = (*published).min(wanted) == QoS::ExactlyOnce;
-                assert!(!is_once || times == 1, "{} to {}: {number} came {times} times", sender.id, receiver.id);
+                assert!(
+                    !(is_once && is_exact) || times == 1,
+                    "{} to {}: {number} came {times} times",
+                    sender.id,
+                    receiver.id
+                );
                 all += times;
-                repeated += times - 1;
+                *(if is_once { &mut twice } else { &mut repeated }) += times - 1;
             }
         }
     }
     let acknowledged: usize = clients.iter().map(|client| client.acknowledged.len()).sum();
-    println!("{rounds} rounds: {acknowledged} acknowledged, 0 lost; {all} arrived, {repeated} repeated at QoS 1");
+    println!(
+        "{rounds} rounds: {acknowledged} acknowledged, 0 lost; {all} arrived, {repeated} repeated at QoS 1, {twice} at QoS 2"
+    );
     assert!(acknowledged > 0);
 }

@@ -47,6 +47,10 @@ pub struct SnStats {
     pub given_up: u64,
     /// Messages whose topic a client did not want to know, or that waited for one that did not come back.
     pub dropped: u64,
+    /// How often everybody was told that the gateway is there.
+    pub advertised: u64,
+    /// Who looked for a gateway and asked everybody.
+    pub searched: u64,
     /// Addresses that are known now.
     pub peers: u64,
     /// Of these, clients that sleep.

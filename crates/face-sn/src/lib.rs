@@ -5,6 +5,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod beacon;
 mod endpoint;
 mod frame;
 mod greet;
@@ -18,5 +19,6 @@ mod request;
 mod topics;
 mod write;
 
+pub use beacon::{BeaconAnswer, SnBeacon};
 pub use endpoint::{SnEndpoint, SnStats};
 pub use topics::PredefinedTopics;

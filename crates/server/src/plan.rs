@@ -3,6 +3,7 @@
 //! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
 
 mod admission;
+mod gateway;
 mod guard;
 mod listeners;
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_broker::Handle;
-use tidegate_broker::config::{Config, SnConfig, TlsFiles};
+use tidegate_broker::config::{Config, TlsFiles};
 use tidegate_broker::store_link::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
@@ -137,6 +138,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
                 .with_hint("switch one on, for instance with --mqtt 127.0.0.1:1883".to_owned()),
         );
     }
+    let sn = gateway::sn_config(loaded, &listeners, &mut problems);
     let guard = guard::guard_config(loaded, &listeners, &mut problems);
     if !problems.is_empty() {
         return Err(Problems(problems));
@@ -157,7 +159,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
             _ => Duration::ZERO,
         },
         guard,
-        sn: SnConfig { topics: options.sn.topics.0.clone(), gateway: options.sn.gateway.0 as u8 },
+        sn,
         drain_timeout: options.server.drain_timeout.0,
         origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
         store: options.store.keep.then(|| StoreConfig {

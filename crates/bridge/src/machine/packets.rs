@@ -25,7 +25,7 @@ impl BridgeMachine {
                 Ok(())
             }
             Packet::UnsubAck(answer) if is_up => {
-                self.asked.remove(&answer.packet_id);
+                self.asked(side).remove(&answer.packet_id);
                 self.go_on(side, now);
                 Ok(())
             }
@@ -70,20 +70,25 @@ impl BridgeMachine {
                 }
             }
         }
+        if side == BridgeSide::Remote && answer.session_present {
+            // What waited in the session comes before the answer to a subscription, and may be more than can be held: it is passed on
+            // meanwhile. The subscriptions of before are there.
+            self.attach(now);
+        }
         self.go_on(side, now);
         Ok(())
     }
 
     /// Goes on when nothing is open any more at this side.
     fn go_on(&mut self, side: BridgeSide, now: Timestamp) {
-        if !self.asked.is_empty() {
+        if !self.asked(side).is_empty() {
             return;
         }
+        if side == BridgeSide::Remote {
+            self.has_subscribed = true;
+        }
         match (side, self.phase) {
-            (BridgeSide::Remote, PairPhase::Greeting { .. }) => {
-                self.has_subscribed = true;
-                self.attach(now);
-            }
+            (BridgeSide::Remote, PairPhase::Greeting { .. }) => self.attach(now),
             (BridgeSide::Local, PairPhase::Attaching { .. }) => self.stand(now),
             (BridgeSide::Local, PairPhase::Registering { .. }) => self.registered(now),
             _ => {}
@@ -91,7 +96,7 @@ impl BridgeMachine {
     }
 
     fn on_suback(&mut self, side: BridgeSide, answer: &SubAck<'_>, now: Timestamp) {
-        if !self.asked.remove(&answer.packet_id) {
+        if !self.asked(side).remove(&answer.packet_id) {
             return;
         }
         if let Some(reason) = answer.reasons.iter().find(|reason| reason.is_failure()) {

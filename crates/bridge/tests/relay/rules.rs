@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use tidegate_bridge::limits::{RECEIVE_MAX, UNWRITTEN_BYTES_MAX};
+use tidegate_bridge::limits::{BRIM_MAX, RECEIVE_MAX, UNWRITTEN_BYTES_MAX};
 use tidegate_bridge::{BridgeAction, BridgeConfig, BridgeMachine, BridgeSide};
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, Encode, Packet, PacketId, Peer, Properties, Publish, QoS, Version};
@@ -233,6 +233,70 @@ fn who_sends_more_than_receive_maximum_is_named_and_nothing_of_it_is_lost() {
         world.calm_down();
         assert_eq!(world.bridge.status(world.now).counts.received, 300, "{version:?}");
     }
+}
+
+/// mosquitto sends all that waits in a session before it answers a subscription, however much the bridge takes at once.
+#[test]
+fn a_session_with_more_than_can_be_held_goes_on_though_the_answer_to_a_subscription_comes_behind_it() {
+    const WAITING: u16 = 10_000;
+    for version in [Version::V5, Version::V311] {
+        let mut world = World::new(version, 20);
+        while !world.bridge.is_up() {
+            world.exchange(usize::MAX);
+        }
+        world.here.is_stalled = true;
+        (world.there.is_greedy, world.there.window_max) = (true, WAITING);
+        for number in 0..WAITING {
+            world.there.publish(number.into(), QoS::AtLeastOnce);
+        }
+        for _ in 0..WAITING {
+            world.exchange(usize::MAX);
+        }
+        assert_eq!(world.there.flights.len(), usize::from(WAITING), "{version:?}: all of them are under way");
+        // The process of the bridge is killed.
+        world.step(18, 0);
+        world.here.is_stalled = false;
+        world.calm_down();
+        let status = world.bridge.status(world.now);
+        assert_eq!(
+            (status.counts.failures, status.counts.received),
+            (0, WAITING.into()),
+            "{version:?}: {:?}",
+            status.trouble
+        );
+        assert_eq!(world.there.subscribed, 2, "{version:?}");
+    }
+}
+
+/// More than can ever be held at once, and behind it what the bridge waits for.
+#[test]
+fn what_finds_no_room_comes_again_on_a_connection_that_the_bridge_makes_for_it() {
+    let mut world = World::new(Version::V5, 20);
+    while !world.bridge.is_up() {
+        world.exchange(usize::MAX);
+    }
+    let (mut rng, mut bytes) = (Xoshiro256PlusPlus::seed_from_u64(7), Vec::new());
+    // Every number there is, and some of them once more for other messages.
+    for number in (1..=u16::MAX).chain(1..=100) {
+        let delivery = Delivery::AtLeastOnce { packet_id: PacketId::new(number).unwrap(), dup: false };
+        let payload = format!("{}", bytes.len());
+        let (retain, properties) = (false, Properties::EMPTY);
+        let publish = Publish { delivery, retain, topic: "r/in/x", properties, payload: payload.as_bytes() };
+        let _ = Packet::Publish(publish).encode(Peer::new(Version::V5), &mut bytes);
+    }
+    world.bridge.handle_bytes(BridgeSide::Remote, &bytes, world.now, &mut rng);
+    assert_eq!(world.bridge.status(world.now).counts.connects, 1);
+    for _ in 0..2 * BRIM_MAX {
+        world.exchange(usize::MAX);
+        if world.bridge.status(world.now).counts.overrun > 0 {
+            break;
+        }
+    }
+    let status = world.bridge.status(world.now);
+    assert_eq!((status.counts.overrun, status.counts.received), (99, BRIM_MAX as u64), "{:?}", status.trouble);
+    assert!(status.trouble.is_some_and(|words| words.contains("99 messages come again")));
+    world.calm_down();
+    assert_eq!(world.bridge.status(world.now).counts.connects, 2);
 }
 
 #[test]

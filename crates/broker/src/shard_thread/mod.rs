@@ -5,6 +5,7 @@
 //! anything is written to a socket, so that whoever acts on an answer finds its effects everywhere.
 
 mod accept;
+mod beacon;
 mod connection;
 mod containers;
 mod datagrams;
@@ -37,6 +38,7 @@ use tidegate_wire_mqtt::{Limits, ReasonCode};
 use tracing::error;
 
 pub(crate) use accept::AcceptingListener;
+pub(crate) use beacon::BeaconDoor;
 use connection::Connections;
 use containers::ContainerDoor;
 use datagrams::DatagramDoor;
@@ -107,6 +109,8 @@ pub(crate) struct ShardThread {
     closings: VecDeque<(Timestamp, ConnId)>,
     /// Where datagrams come: CoAP, MQTT-SN.
     doors: Vec<DatagramDoor>,
+    /// How the gateway of MQTT-SN lets itself be found; on the first thread only.
+    beacon: Option<Box<BeaconDoor>>,
     /// Where CoAP is spoken over DTLS, if it is.
     coaps: Option<Box<SecureDoor>>,
     /// Those who speak HTTP, once there are any.
@@ -181,6 +185,7 @@ impl ShardThread {
             write_next: Vec::new(),
             closings: VecDeque::new(),
             doors: Vec::new(),
+            beacon: None,
             coaps: None,
             web: None,
             amqp: None,
@@ -259,6 +264,7 @@ impl ShardThread {
             self.next_accept(),
             self.batch_retry,
             self.doors.iter().filter_map(DatagramDoor::due).min(),
+            self.beacon.as_ref().map(|beacon| beacon.due()),
             self.coaps.as_ref().and_then(|door| door.due()),
             self.web.as_ref().and_then(|web| web.due()),
             self.amqp.as_ref().and_then(|amqp| amqp.due()),
@@ -289,6 +295,7 @@ impl ShardThread {
                 Subject::Listener(index) => self.accept(index),
                 Subject::Datagrams(door) => self.on_datagrams(door),
                 Subject::SecureDatagrams => self.on_secure_datagrams(),
+                Subject::Beacon => self.on_beacon(),
                 Subject::Upstream(index) => self.on_upstream_event(index, event),
                 Subject::Asked(index) => self.on_asked_event(index),
                 Subject::Inbox => {}
@@ -303,6 +310,7 @@ impl ShardThread {
         self.publish_system();
         self.fire_timers(events);
         self.turn_datagrams();
+        self.turn_beacon();
         self.turn_secure_datagrams();
         self.turn_requests();
         self.turn_containers();
@@ -374,6 +382,7 @@ impl ShardThread {
                     self.open_coaps(listener, socket);
                 }
                 ThreadMessage::Datagrams(listener, socket, sn) => self.open_datagrams(listener, socket, &sn),
+                ThreadMessage::Beacon(beacon) => self.open_beacon(beacon),
                 ThreadMessage::Arrival(arrival) => self.welcome(*arrival),
                 ThreadMessage::Datagram(datagram) => self.take_datagram(&datagram),
                 ThreadMessage::SecureDatagram(datagram) => self.take_secure_datagram(&datagram),

@@ -13,6 +13,8 @@ pub(super) enum Subject {
     /// A door of datagrams.
     Datagrams(usize),
     SecureDatagrams,
+    /// Where everybody is asked for a gateway.
+    Beacon,
     Listener(usize),
     Handshake(usize),
     Connection(usize),
@@ -28,7 +30,10 @@ pub(crate) const INBOX: Token = Token(0);
 /// The socket for datagrams inside of DTLS: there is one.
 pub(super) const SECURE_DATAGRAMS: Token = Token(1 << 2);
 
-/// The first place of the other sockets for datagrams, of which there are few...
+/// Where nodes of MQTT-SN ask everybody for a gateway: there is one.
+pub(super) const BEACON: Token = Token(4 << 2);
+
+/// The first place of the other sockets for datagrams, of which there are two...
 const FIRST_DATAGRAMS: usize = 2;
 /// ...and that of connections to the broker behind.
 const FIRST_UPSTREAM: usize = 5;
@@ -67,6 +72,7 @@ pub(super) fn subject(token: Token) -> Subject {
         3 => Subject::Connection(index),
         _ if token == INBOX => Subject::Inbox,
         _ if token == SECURE_DATAGRAMS => Subject::SecureDatagrams,
+        _ if token == BEACON => Subject::Beacon,
         _ if index < FIRST_UPSTREAM => Subject::Datagrams(index - FIRST_DATAGRAMS),
         _ if (index - FIRST_UPSTREAM).is_multiple_of(2) => Subject::Upstream((index - FIRST_UPSTREAM) / 2),
         _ => Subject::Asked((index - FIRST_UPSTREAM) / 2),
@@ -81,6 +87,7 @@ mod tests {
     fn tokens_say_what_they_were_made_for() {
         assert_eq!(subject(INBOX), Subject::Inbox);
         assert_eq!(subject(SECURE_DATAGRAMS), Subject::SecureDatagrams);
+        assert_eq!(subject(BEACON), Subject::Beacon);
         assert_eq!((subject(datagrams(0)), subject(datagrams(1))), (Subject::Datagrams(0), Subject::Datagrams(1)));
         assert_eq!(subject(listener(3)), Subject::Listener(3));
         assert_eq!((subject(upstream(0)), subject(upstream(9))), (Subject::Upstream(0), Subject::Upstream(9)));

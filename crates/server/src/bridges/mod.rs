@@ -71,6 +71,7 @@ impl BridgeBoard {
             sent: counts.sent,
             received: counts.received,
             deferred: counts.deferred,
+            overrun: counts.overrun,
             refused: counts.refused,
             refused_here: counts.refused_here,
             looped: counts.looped,

@@ -17,8 +17,8 @@ use super::map::{PrefixList, UserName};
 use super::proofs::{AuthorityPlace, KeyPlace, OptionalText, PinList, PlainText, TextList};
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
-    AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PoolRuleWord,
-    PriorityWord, Receiver, SecureDoor, ServiceList, TopicIds, UpstreamAddress,
+    AlarmReceiver, BindAddress, BindIds, ByWord, Door, Durable, EverybodyAddress, LogFormat, LogLevel, Origins,
+    PolicyWord, PoolRuleWord, PriorityWord, Receiver, SecureDoor, ServiceList, TopicIds, UpstreamAddress,
 };
 
 /// When a changed value takes effect.
@@ -186,6 +186,10 @@ keys! {
         Restart topics: TopicIds = TopicIds::default();
         /// The number by which the broker answers who looks for a gateway.
         Restart gateway: WholeNumber<0, 255> = WholeNumber(1);
+        /// Where nodes of MQTT-SN hear that the gateway is there (ADVERTISE) and look for it (SEARCHGW): a broadcast address or a group of IPv4, with the port of the nodes.
+        Restart advertise: Or<Off, EverybodyAddress> = Or::WORD;
+        /// How often they hear it; whole seconds.
+        Restart advertise_interval: Span<1_000, 65_535_000> = Span(std::time::Duration::from_secs(900));
     }
     guard: GuardSection {
         /// The broker behind, for which Tidegate is only a gate ("tidegate guard --upstream HOST:PORT", or "mqtts://HOST:PORT" if it wants TLS): sessions, users and messages are there, and nothing is kept here but what is usual for whom.

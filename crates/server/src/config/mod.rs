@@ -10,6 +10,7 @@ pub mod bridge;
 pub mod class;
 mod environment;
 mod file;
+pub mod kafka;
 pub mod keys;
 pub mod listener;
 pub mod map;

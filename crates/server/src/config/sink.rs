@@ -24,6 +24,7 @@ use tidegate_wire_mqtt::{Limits, QoS, TopicFilter};
 
 use super::block::RawBlock;
 use super::bridge::{SPOOL_BYTES, SpoolBytes, name, number, text};
+use super::kafka::{self, KafkaLogin, KafkaMechanism};
 use super::setting::{Setting, Size, Span};
 use super::{ConfigProblem, ConfigValue, Fields, read_fields};
 use crate::fetch::WebAddress;
@@ -49,7 +50,7 @@ pub enum SinkTarget {
     Webhook { at: WebAddress, secret: Option<SinkSecret>, token: Option<SinkSecret> },
     Influx { at: WebAddress, token: Option<SinkSecret>, rules: Vec<LineRule> },
     Postgres { url: String, password: Option<SinkSecret>, table: String },
-    Kafka { brokers: Vec<String>, topic: String },
+    Kafka { brokers: Vec<String>, topic: String, is_tls: bool, login: Option<KafkaLogin> },
 }
 
 impl SinkTarget {
@@ -86,11 +87,16 @@ pub const FIELDS: Fields = &[
     (
         "url",
         "Where: `https://HOST/PATH`; for InfluxDB with what its API wants (`/api/v2/write?org=O&bucket=B` or `/write?db=D`); \
-         `postgres://USER@HOST/DATABASE`; `kafka://HOST:9092,HOST:9092/TOPIC`. Needed.",
+         `postgres://USER@HOST/DATABASE`; `kafka://HOST:9092,HOST:9092/TOPIC`, or `kafkas://HOST:9093/TOPIC` over TLS. Needed.",
     ),
     ("secret_file", "Webhook: a file whose first line is the key with which each request is signed."),
     ("token_file", "Webhook, InfluxDB: a file whose first line is the token of the field `Authorization`."),
-    ("password_file", "PostgreSQL: a file whose first line is the password."),
+    ("user", "Kafka: as whom it is known there (SASL), with `password_file`."),
+    ("password_file", "PostgreSQL, Kafka: a file whose first line is the password."),
+    (
+        "mechanism",
+        "Kafka: `scram-sha-512` (if nothing is said), `scram-sha-256`, or `plain`, which says the password and needs TLS.",
+    ),
     ("table", "PostgreSQL: the table; `mqtt_messages` if nothing is said. It is made if it is not there."),
     ("ca", "Certificates to trust, PEM; if nothing is said, those of the operating system."),
     ("timeout", "How long an answer may take; 10s if nothing is said."),
@@ -138,7 +144,9 @@ struct SinkDraft {
     url: String,
     secret: Option<SinkSecret>,
     token: Option<SinkSecret>,
+    user: Option<String>,
     password: Option<SinkSecret>,
+    mechanism: Option<KafkaMechanism>,
     table: Option<String>,
     ca: Option<PathBuf>,
     timeout: Option<Duration>,
@@ -208,11 +216,13 @@ fn read(raw: &RawBlock, problems: &mut Vec<ConfigProblem>) -> Option<SinkSetting
 
 /// What the fields mean together; or which of them is wrong, and how.
 fn target(draft: SinkDraft, rules: Vec<(LineRule, QoS)>) -> Result<SinkTarget, (&'static str, String)> {
-    let SinkDraft { kind, url, secret, token, password, table, .. } = draft;
+    let SinkDraft { kind, url, secret, token, user, password, mechanism, table, ca, .. } = draft;
     let foreign = [
         ("secret_file", secret.is_some(), &["webhook"][..]),
         ("token_file", token.is_some(), &["webhook", "influxdb"][..]),
-        ("password_file", password.is_some(), &["postgres"][..]),
+        ("user", user.is_some(), &["kafka"][..]),
+        ("password_file", password.is_some(), &["postgres", "kafka"][..]),
+        ("mechanism", mechanism.is_some(), &["kafka"][..]),
         ("table", table.is_some(), &["postgres"][..]),
     ];
     if let Some((field, ..)) = foreign.iter().find(|(_, is_there, kinds)| *is_there && !kinds.contains(&kind.as_str()))
@@ -240,14 +250,7 @@ fn target(draft: SinkDraft, rules: Vec<(LineRule, QoS)>) -> Result<SinkTarget, (
             }
             Ok(SinkTarget::Postgres { url, password, table })
         }
-        _ => {
-            let parts = url.strip_prefix("kafka://").and_then(|rest| rest.split_once('/'));
-            let (hosts, topic) = parts
-                .filter(|(hosts, topic)| !hosts.is_empty() && !topic.is_empty() && !topic.contains('/'))
-                .ok_or_else(|| ("url", no_address("kafka://host:9092/topic")))?;
-            let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:9092") };
-            Ok(SinkTarget::Kafka { brokers: hosts.split(',').map(with_port).collect(), topic: topic.to_owned() })
-        }
+        _ => kafka::target(&url, (user, password, mechanism), ca.is_some()),
     }
 }
 
@@ -265,7 +268,12 @@ fn set(draft: &mut SinkDraft, field: &str, value: &ConfigValue, folder: Option<&
         "url" => draft.url = text(value).map_err(unfit)?,
         "secret_file" => draft.secret = Some(secret(value, folder)?),
         "token_file" => draft.token = Some(secret(value, folder)?),
+        "user" => draft.user = Some(text(value).map_err(unfit)?),
         "password_file" => draft.password = Some(secret(value, folder)?),
+        "mechanism" => {
+            let expected = || unfit("\"plain\", \"scram-sha-256\" or \"scram-sha-512\"".to_owned());
+            draft.mechanism = Some(value.text().and_then(KafkaMechanism::read).ok_or_else(expected)?);
+        }
         "table" => draft.table = Some(table(value).map_err(unfit)?),
         "ca" => {
             let path = PathBuf::read(value, folder).ok_or_else(|| unfit(PathBuf::expected()))?;
@@ -430,6 +438,14 @@ mod tests {
                 "sink.table: a sink of the type \"webhook\" has none",
             ),
             (
+                format!("{head}url = \"http://h\"\nuser = \"x\"\n{topic}"),
+                "sink.user: a sink of the type \"webhook\" has none",
+            ),
+            (
+                format!("{head}url = \"http://h\"\nmechanism = \"gssapi\"\n{topic}"),
+                "expected \"plain\", \"scram-sha-256\" or \"scram-sha-512\"",
+            ),
+            (
                 format!("{head}url = \"http://h\"\n{topic}[sink.batch]\nmessages = 0\n"),
                 "sink.batch.messages: 0 does not fit",
             ),
@@ -470,7 +486,8 @@ mod tests {
             "[[sink]]\nname = \"a\"\ntype = \"kafka\"\nurl = \"kafka://h,g:1/t\"\n[[sink.topic]]\nfilter = \"#\"\n";
         let (sinks, found) = sinks(text);
         if cfg!(feature = "kafka") {
-            let target = SinkTarget::Kafka { brokers: vec!["h:9092".into(), "g:1".into()], topic: "t".into() };
+            let brokers = vec!["h:9092".into(), "g:1".into()];
+            let target = SinkTarget::Kafka { brokers, topic: "t".into(), is_tls: false, login: None };
             assert_eq!(sinks[0].target, target);
         } else {
             assert!(

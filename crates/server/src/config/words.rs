@@ -1,6 +1,6 @@
 //! Settings with a meaning of their own: addresses, log level and format, priorities.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -143,6 +143,26 @@ impl Setting for Origins {
 
     fn show(&self) -> String {
         format!("{:?}", self.0)
+    }
+}
+
+/// An address by which everybody of a network is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EverybodyAddress(pub SocketAddrV4);
+
+impl Setting for EverybodyAddress {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
+        let address: SocketAddrV4 = value.text()?.trim().parse().ok()?;
+        (!address.ip().is_unspecified() && address.port() != 0).then_some(Self(address))
+    }
+
+    fn expected() -> String {
+        "\"IPV4:PORT\" of a group (\"239.255.18.85:1885\") or of a broadcast address (\"192.168.1.255:1885\")"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
     }
 }
 

@@ -64,11 +64,34 @@ fn defaults_are_those_of_the_broker() {
 fn the_gateway_of_mqtt_sn_has_its_topics_and_its_number() {
     let config = planned(&[("sn.topics", "1=room/t,700=alarm"), ("sn.gateway", "9")]).unwrap();
     assert_eq!((config.sn.topics.id("alarm"), config.sn.gateway), (Some(700), 9));
+    assert_eq!(config.sn.advertising, None, "nobody is told unasked");
     let refused = planned(&[("sn.topics", "1=room/#")]).unwrap_err();
     assert!(refused.contains("sn.topics") && refused.contains("each of them once"), "{refused}");
     let upstream = ("guard.upstream", "127.0.0.1:9999");
     let refused = planned(&[upstream, ("listeners.sn", "127.0.0.1:1885")]).unwrap_err();
     assert!(refused.contains("listener for MQTT-SN"), "{refused}");
+}
+
+#[test]
+fn everybody_is_told_of_a_gateway_only_where_somebody_can_reach_it() {
+    let (group, door) = (("sn.advertise", "239.255.18.85:1885"), ("listeners.sn", "0.0.0.0:1885"));
+    let told = planned(&[group, door, ("sn.advertise_interval", "1m")]).unwrap().sn.advertising.unwrap();
+    assert_eq!((told.address.to_string().as_str(), told.interval.as_secs()), ("239.255.18.85:1885", 60));
+    let usual = planned(&[("sn.advertise", "127.255.255.255:1885")]).unwrap().sn.advertising.unwrap();
+    assert_eq!(usual.interval.as_secs(), 900);
+    let cases = [
+        (vec![group], "nobody at 239.255.18.85:1885 can reach"),
+        (vec![group, ("listeners.sn", "off")], "listeners.sn is off"),
+        (vec![group, ("listeners.sn", "[::]:1885")], "an address of IPv4"),
+        (vec![("sn.advertise", "239.255.18.85")], "IPV4:PORT"),
+        (vec![("sn.advertise", "0.0.0.0:1885")], "IPV4:PORT"),
+        (vec![("sn.advertise", "239.255.18.85:0")], "IPV4:PORT"),
+        (vec![group, door, ("sn.advertise_interval", "1d")], "sn.advertise_interval"),
+    ];
+    for (flags, words) in cases {
+        let error = planned(&flags).unwrap_err();
+        assert!(error.contains(words), "{flags:?}: {error}");
+    }
 }
 
 #[test]

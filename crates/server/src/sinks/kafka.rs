@@ -1,6 +1,7 @@
 //! Kafka: a message is a record, its topic is the key. All messages of a topic go to the same partition, in order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -8,28 +9,40 @@ use rskafka::BackoffConfig;
 use rskafka::chrono::DateTime;
 use rskafka::client::error::{Error as KafkaError, ProtocolError};
 use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
-use rskafka::client::{Client, ClientBuilder};
+use rskafka::client::{Client, ClientBuilder, Credentials, SaslConfig};
 use rskafka::record::Record;
+use rustls::ClientConfig;
 use tidegate_sink::{SinkBatch, SinkMessage, SinkVerdict};
 
+use crate::bridges::client_config;
+use crate::config::bridge::BridgeTls;
+use crate::config::kafka::{KafkaLogin, KafkaMechanism};
 use crate::config::sink::{SinkSettings, SinkTarget};
 
 /// See the module.
 pub(super) struct KafkaReceiver {
     brokers: Vec<String>,
     topic: String,
+    /// None: the connections are plain.
+    tls: Option<Arc<ClientConfig>>,
+    login: Option<KafkaLogin>,
     timeout: Duration,
     partitions: Vec<PartitionClient>,
 }
 
 impl KafkaReceiver {
     pub(super) fn new(settings: &SinkSettings) -> Result<Self> {
-        let SinkTarget::Kafka { brokers, topic } = &settings.target else { anyhow::bail!("this is no Kafka") };
-        Ok(Self { brokers: brokers.clone(), topic: topic.clone(), timeout: settings.timeout, partitions: Vec::new() })
+        let SinkTarget::Kafka { brokers, topic, is_tls, login } = settings.target.clone() else {
+            anyhow::bail!("this is no Kafka")
+        };
+        let trust = BridgeTls { ca: settings.ca.clone(), ..BridgeTls::default() };
+        let tls = is_tls.then(|| client_config(&trust)).transpose().context("TLS")?;
+        Ok(Self { brokers, topic, tls: tls.map(Arc::new), login, timeout: settings.timeout, partitions: Vec::new() })
     }
 
     pub(super) fn address(&self) -> String {
-        format!("kafka://{}/{}", self.brokers.join(","), self.topic)
+        let scheme = if self.tls.is_some() { "kafkas" } else { "kafka" };
+        format!("{scheme}://{}/{}", self.brokers.join(","), self.topic)
     }
 
     pub(super) async fn deliver(&mut self, batch: &SinkBatch) -> SinkVerdict {
@@ -64,7 +77,13 @@ impl KafkaReceiver {
     async fn connect(&mut self) -> Result<()> {
         // Its own patience is without end: ours is said by the configuration.
         let backoff = BackoffConfig { deadline: Some(self.timeout), ..BackoffConfig::default() };
-        let builder = ClientBuilder::new(self.brokers.clone()).client_id("tidegate").backoff_config(backoff);
+        let mut builder = ClientBuilder::new(self.brokers.clone()).client_id("tidegate").backoff_config(backoff);
+        if let Some(tls) = &self.tls {
+            builder = builder.tls_config(Arc::clone(tls));
+        }
+        if let Some(login) = &self.login {
+            builder = builder.sasl_config(sasl(login));
+        }
         let client: Client = builder.build().await?;
         let topics = client.list_topics().await?;
         let topic = topics.iter().find(|topic| topic.name == self.topic);
@@ -74,6 +93,15 @@ impl KafkaReceiver {
             self.partitions.push(made);
         }
         Ok(())
+    }
+}
+
+fn sasl(login: &KafkaLogin) -> SaslConfig {
+    let credentials = Credentials::new(login.user.clone(), login.password.0.clone());
+    match login.mechanism {
+        KafkaMechanism::Plain => SaslConfig::Plain(credentials),
+        KafkaMechanism::ScramSha256 => SaslConfig::ScramSha256(credentials),
+        KafkaMechanism::ScramSha512 => SaslConfig::ScramSha512(credentials),
     }
 }
 
