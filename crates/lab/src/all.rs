@@ -14,7 +14,7 @@ use crate::arguments::{AllArgs, HowArgs};
 use tidegate_program::{Stop, Usage, say};
 
 /// The first page of the book, and the folder of all others.
-const PAGES: &str = "evaluation";
+pub(super) const PAGES: &str = "evaluation";
 /// The results of an experiment, for `--resume`.
 const KEPT: &str = "results.tsv";
 
@@ -28,12 +28,12 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
         let folder = how.out.join(&scenario.name);
         let until = time.next();
         let kept = if args.resume { read_kept(&folder, scenario) } else { None };
-        // What was cut short is run again, unless there is little time again.
-        let kept = kept.filter(|(experiment, _)| experiment.complete || args.minutes.is_some());
-        let (experiment, cost) = if let Some(kept) = kept {
+        // What was cut short goes on, unless there is little time again.
+        let is_enough = kept.as_ref().is_some_and(|(experiment, _)| experiment.complete || args.minutes.is_some());
+        let (experiment, cost) = if let (true, Some(kept)) = (is_enough, kept.clone()) {
             kept
         } else {
-            let (experiment, cost) = perform_with_cost(scenario, how, &stop, until)?;
+            let (experiment, cost) = perform_with_cost(scenario, kept, how, &stop, until)?;
             write_experiment(&experiment, &folder)?;
             if let Some(text) = report::kept(&experiment, &cost) {
                 write(&folder.join(KEPT), &text)?;
@@ -122,18 +122,20 @@ impl Time {
 
 fn perform_with_cost(
     scenario: &Scenario,
+    kept: Option<(Experiment, Cost)>,
     how: &HowArgs,
     stop: &Stop,
     until: Option<Instant>,
 ) -> Result<(Experiment, Cost)> {
     forget_peak();
     let start = Instant::now();
-    let experiment = perform(scenario, how, stop, until)?;
+    let (before, spent) = kept.map_or_else(Default::default, |(before, cost)| (before.results, cost.seconds));
+    let experiment = perform(scenario, before, how, stop, until)?;
     let cost = Cost {
         name: scenario.name.clone(),
         runs: experiment.results.iter().map(|result| result.runs.len()).sum(),
         events: experiment.events(),
-        seconds: start.elapsed().as_secs_f64(),
+        seconds: spent + start.elapsed().as_secs_f64(),
         threads: threads(how),
         memory: peak_memory().unwrap_or(0),
     };

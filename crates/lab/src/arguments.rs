@@ -21,6 +21,7 @@ Examples:
   tidegate lab overload --clients 1000 --interval 10s --limit 120
   tidegate lab real                                    on sockets: a broker, 300 KPs, loss, delay, a slow host
   tidegate lab all --out book                          everything: may take an hour
+  tidegate lab all --precision 5% --out book           everything, each case as often as it needs
   tidegate lab all --quick --out book                  everything at a glance
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or scenario, 99 an expectation was missed";
@@ -83,6 +84,15 @@ pub(crate) enum LabCommand {
     Real(Box<RealArgs>),
     /// Run every experiment and write the whole book
     All(AllArgs),
+    /// Draw the figures of a manual anew from its tables, without running anything
+    Draw {
+        /// The manual that `lab all --manual` has written
+        #[arg(long, value_name = "DIR")]
+        manual: PathBuf,
+        /// Only experiments whose name contains this
+        #[arg(long, value_name = "SUBSTRING")]
+        only: Option<String>,
+    },
 }
 
 /// Arguments of `tidegate what-if`.
@@ -179,6 +189,21 @@ pub(crate) struct AllArgs {
     pub(crate) pages: Option<PathBuf>,
 }
 
+/// When fewer replications are enough; none: never.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct WantedPrecision(pub(crate) Option<f64>);
+
+fn wanted_precision(text: &str) -> Result<WantedPrecision, String> {
+    if text == "off" {
+        return Ok(WantedPrecision(None));
+    }
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
+    let share = number.trim().parse().ok().map(|number: f64| number * unit).filter(|it| (1e-4..=0.5).contains(it));
+    share
+        .map(|share| WantedPrecision(Some(share)))
+        .ok_or_else(|| "expected a share from 0.01% to 50%, or off".to_owned())
+}
+
 /// How to run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HowArgs {
@@ -188,6 +213,10 @@ pub(crate) struct HowArgs {
     /// Replications of every case
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) replications: Option<u32>,
+    /// A case is not run again once the interval of the primary metric is within this share of its mean and every expectation
+    /// about it is decided: 5%; off: all replications are run
+    #[arg(long, value_name = "SHARE", value_parser = wanted_precision)]
+    pub(crate) precision: Option<WantedPrecision>,
     /// Where to write
     #[arg(long, value_name = "DIR", default_value = "lab")]
     pub(crate) out: PathBuf,
@@ -197,4 +226,19 @@ pub(crate) struct HowArgs {
     /// Runs at the same time; else one for each core
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_precision_is_a_share_or_off() {
+        for (text, share) in [("5%", Some(0.05)), ("0.02", Some(0.02)), ("50 %", Some(0.5)), ("off", None)] {
+            assert_eq!(wanted_precision(text), Ok(WantedPrecision(share)), "{text}");
+        }
+        for text in ["0", "60%", "-1%", "nan", "inf", "", "%", "narrow"] {
+            assert!(wanted_precision(text).is_err(), "{text}");
+        }
+    }
 }

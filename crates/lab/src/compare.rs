@@ -17,7 +17,7 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
     let primary = before["primary"].as_str().unwrap_or_default().to_owned();
     let seed = |value: &Value| value["seed"].as_u64().unwrap_or(0);
     let (from, to) = (seed(&before), seed(&after));
-    let (mut worse, mut compared, mut unknown) = (0, 0, 0);
+    let (mut worse, mut compared, mut unknown, mut unknown_bounds) = (0, 0, 0, 0);
     let common = |old: &[f64], new: &[f64]| Common::of((from, old.len()), (to, new.len()));
     let replications =
         |value: &Value| value["replications"].as_u64().and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
@@ -25,7 +25,7 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
     let how = match paired {
         0 => "unpaired: they have no seed in common".to_owned(),
         1 => "paired by 1 common seed: too few to tell a difference from chance".to_owned(),
-        count => format!("paired by seed, {count} common ones"),
+        count => format!("paired by seed, at least {count} common ones"),
     };
     say!("{} against {}, {how}", first.display(), second.display());
     for case in list(&before, "cases") {
@@ -37,6 +37,11 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
         let name: Vec<&str> = labels.into_iter().flat_map(|labels| labels.values()).filter_map(Value::as_str).collect();
         for (metric, value) in case["metrics"].as_object().into_iter().flatten() {
             let (old, new) = (runs(value), runs(&other["metrics"][metric]));
+            let bounds = [is_bound(value), is_bound(&other["metrics"][metric])];
+            if bounds == [true, true] {
+                unknown_bounds += u32::from(metric == &primary);
+                continue;
+            }
             let Some(change) = difference(&old, &new, common(&old, &new)) else {
                 let (old, new) = (Estimate::of(&old).mean, Estimate::of(&new).mean);
                 if metric == &primary && old != new {
@@ -60,8 +65,8 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
             say!(
                 "{}: {metric} {} -> {}, by {}{mark}",
                 name.join(", "),
-                figure(Estimate::of(&old).mean),
-                figure(Estimate::of(&new).mean),
+                bounded(Estimate::of(&old).mean, bounds[0]),
+                bounded(Estimate::of(&new).mean, bounds[1]),
                 with_interval(change)
             );
         }
@@ -73,7 +78,11 @@ pub(super) fn run(first: &Path, second: &Path) -> Result<u8> {
         0 => String::new(),
         count => format!("; {count} differ and were not judged: at least two replications are needed"),
     };
-    say!("{compared} cases compared; {worse} worse in {primary}{not_judged}");
+    let not_known = match unknown_bounds {
+        0 => String::new(),
+        count => format!("; {count} not judged, because the runs of both ended before the value was known"),
+    };
+    say!("{compared} cases compared; {worse} worse in {primary}{not_judged}{not_known}");
     Ok(if worse > 0 { super::MISSED } else { 0 })
 }
 
@@ -89,6 +98,15 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 
 fn runs(metric: &Value) -> Vec<f64> {
     list(metric, "runs").iter().filter_map(Value::as_f64).collect()
+}
+
+/// Whether runs ended before the value was known, so that the mean is a lower bound.
+fn is_bound(metric: &Value) -> bool {
+    metric["is_lower_bound"] == true
+}
+
+fn bounded(mean: f64, is_bound: bool) -> String {
+    if is_bound { format!("> {}", figure(mean)) } else { figure(mean) }
 }
 
 /// The replications that two results share, which begin with these seeds.

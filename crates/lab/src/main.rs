@@ -5,6 +5,7 @@
 mod all;
 mod arguments;
 mod compare;
+mod draw;
 mod overload;
 mod real;
 mod tune;
@@ -19,14 +20,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use tidegate_sim::experiment::{self, Experiment, Options};
+use tidegate_sim::experiment::{self, CaseResult, Experiment, Options};
 use tidegate_sim::report;
 use tidegate_sim::scenario::{self, Axis, BOOK, ConfigEntry, ConfigProblem, Scenario};
 
 use clap::Parser;
 use tidegate_program::{MISUSE, Stop, Usage, say};
 
-use arguments::{HowArgs, LabArgs, LabCommand};
+use arguments::{HowArgs, LabArgs, LabCommand, WantedPrecision};
 
 /// An expectation was missed.
 const MISSED: u8 = 99;
@@ -62,6 +63,7 @@ fn run(args: &LabArgs) -> Result<u8> {
         }
         LabCommand::Real(args) => real::run(args),
         LabCommand::All(args) => all::run(args),
+        LabCommand::Draw { manual, only } => draw::run(manual, only.as_deref()),
     }
 }
 
@@ -107,6 +109,9 @@ fn configure(scenario: &mut Scenario, how: &HowArgs) -> Result<()> {
     if let Some(replications) = how.replications {
         scenario.replications = replications;
     }
+    if let Some(WantedPrecision(precision)) = how.precision {
+        scenario.precision = precision;
+    }
     for text in &how.set {
         let Some((key, value)) = text.split_once('=') else { bail!("--set {text}: expected KEY=VALUE") };
         scenario.set(key.trim(), value.trim());
@@ -142,7 +147,7 @@ fn sweep(scenario: &mut Scenario, vary: &[String], metric: Option<&str>) -> Resu
 fn run_one(mut scenario: Scenario, how: &HowArgs) -> Result<u8> {
     configure(&mut scenario, how).context(Usage)?;
     let stop = Stop::on_signals()?;
-    let experiment = perform(&scenario, how, &stop, None)?;
+    let experiment = perform(&scenario, Vec::new(), how, &stop, None)?;
     write_experiment(&experiment, &how.out)?;
     write(&how.out.join("report.html"), &report::html(std::slice::from_ref(&experiment)))?;
     say!("{}\n{}", report::table(&experiment), experiment.verdict());
@@ -161,32 +166,43 @@ fn threads(how: &HowArgs) -> usize {
     how.threads.unwrap_or(cores).max(1)
 }
 
-/// Runs a scenario, saying how far it is; replications that would begin after `until` are left out.
-fn perform(scenario: &Scenario, how: &HowArgs, stop: &Stop, until: Option<Instant>) -> Result<Experiment> {
+/// Runs a scenario after runs of it that were made before, saying how far it is; replications that would begin after `until` are
+/// left out.
+fn perform(
+    scenario: &Scenario,
+    before: Vec<CaseResult>,
+    how: &HowArgs,
+    stop: &Stop,
+    until: Option<Instant>,
+) -> Result<Experiment> {
     let threads = threads(how);
     check_memory(scenario, threads)?;
     let start = Instant::now();
     let name = &scenario.name;
+    let made: usize = before.iter().map(|result| result.runs.len()).sum();
     // Whoever reads it later wants to know what to expect, and the end.
     let cases = scenario.cases().map_or(0, |cases| cases.len());
     let is_watched = std::io::stderr().is_terminal();
+    let at_most = if scenario.precision.is_some() { "at most " } else { "" };
     let progress = |done: usize, total: usize| {
-        let spent = start.elapsed();
-        let left = spent.mul_f64((total - done) as f64 / done.max(1) as f64);
+        let left = start.elapsed().mul_f64((total - done) as f64 / done.max(1) as f64);
         if is_watched {
-            eprint!("\r{name}: {done} of {total} runs, {} left      ", readable(left));
-        } else if done == cases && done < total {
-            eprintln!("{name}: 1 of {} replications, {} left", scenario.replications, readable(left));
-        }
-        if done == total {
-            let (start, end) = if is_watched { ("\r", "                  ") } else { ("", "") };
-            eprintln!("{start}{name}: {total} runs in {}{end}", readable(spent));
+            eprint!("\r{name}: {done} of {at_most}{total} runs, {at_most}{} left      ", readable(left));
+        } else if done == cases && done < total && made == 0 {
+            eprintln!("{name}: 1 of {at_most}{} replications, {at_most}{} left", scenario.replications, readable(left));
         }
     };
     let flag: &AtomicBool = stop.flag();
     let is_over = || until.is_some_and(|until| Instant::now() >= until);
-    experiment::run(scenario, &Options { threads, stop: flag, is_over: &is_over, progress: &progress })
-        .map_err(|error| anyhow::anyhow!("{name}: {error}"))
+    let options = Options { threads, stop: flag, is_over: &is_over, progress: &progress };
+    let experiment =
+        experiment::run_on(scenario, before, &options).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    if experiment.complete {
+        let runs = experiment.results.iter().map(|result| result.runs.len()).sum::<usize>().saturating_sub(made);
+        let (begin, end) = if is_watched { ("\r", "                                ") } else { ("", "") };
+        eprintln!("{begin}{name}: {runs} runs in {}{end}", readable(start.elapsed()));
+    }
+    Ok(experiment)
 }
 
 fn readable(time: Duration) -> String {

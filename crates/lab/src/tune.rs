@@ -53,7 +53,7 @@ pub(super) fn run(how: &HowArgs) -> Result<u8> {
             let points = candidates.iter().map(|value| ((*value).to_owned(), vec![setting(key, value)]));
             scenario.axes = vec![Axis { name: (*key).to_owned(), points: points.collect() }];
             (*key).clone_into(&mut scenario.name);
-            let experiment = super::perform(&scenario, how, &stop, None)?;
+            let experiment = super::perform(&scenario, Vec::new(), how, &stop, None)?;
             if stop.is_wanted() {
                 anyhow::bail!("stopped");
             }

@@ -29,6 +29,19 @@ impl Estimate {
         Self::of(&differences)
     }
 
+    /// Values that have this estimate: what a table says of replications that are not there any more, for drawing it again.
+    pub fn sample(&self) -> Vec<f64> {
+        let mut values = vec![self.mean; self.count];
+        if let [first, second, ..] = values.as_mut_slice()
+            && self.half_width.is_finite()
+        {
+            let count = self.count as f64;
+            let spread = self.half_width / student_95(self.count - 1) * (count * (count - 1.0) / 2.0).sqrt();
+            (*first, *second) = (self.mean + spread, self.mean - spread);
+        }
+        values
+    }
+
     /// The ends of the interval.
     pub fn interval(&self) -> (f64, f64) {
         (self.mean - self.half_width, self.mean + self.half_width)
@@ -82,6 +95,18 @@ mod tests {
         assert!((0.94..=0.96).contains(&(covered as f64 / 4000.0)), "{covered} of 4000");
         assert_eq!(Estimate::of(&[1.0]).half_width, f64::INFINITY);
         assert!((student_95(30) - student_95(31)).abs() < 0.01 && (student_95(1000) - 1.962).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_sample_has_the_estimate_that_it_was_made_of() {
+        for values in [&[3.0][..], &[0.1, 0.3], &[5.0; 4], &[1.0, 2.0, 4.0, 8.0, 16.0, 0.5, 0.25]] {
+            let wanted = Estimate::of(values);
+            let found = Estimate::of(&wanted.sample());
+            let is_near = |one: f64, other: f64| one == other || (one - other).abs() < 1e-9;
+            assert!(is_near(found.mean, wanted.mean) && found.count == wanted.count, "{found:?} {wanted:?}");
+            assert!(is_near(found.half_width, wanted.half_width), "{found:?} {wanted:?}");
+        }
+        assert!(Estimate { mean: 1.0, half_width: 0.0, count: 0 }.sample().is_empty());
     }
 
     #[test]

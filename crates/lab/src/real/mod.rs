@@ -9,6 +9,7 @@ mod copies;
 mod duty;
 mod figures;
 mod flood;
+mod freshness;
 mod gauge;
 mod host;
 mod kp;

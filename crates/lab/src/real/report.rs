@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tidegate_sim::experiment::{figure, with_interval};
 use tidegate_sim::report::VERSION;
-use tidegate_sim::report::svg::{Bar, Chart, CurveShape, Emphasis, Series, bars};
+use tidegate_sim::report::svg::{Bar, bars};
 use tidegate_sim::statistics::Estimate;
 
 use super::Testbed;
 use super::air::Door;
 use super::figures::{COLUMNS, Column, Figures};
 use super::flood::Flooded;
+use super::freshness::{self, FreshnessMark};
 use super::plan::{PublisherDoor, control_name};
 
 /// Columns that stand beside each other on a terminal.
@@ -177,41 +178,18 @@ impl Testbed<'_> {
     /// Requests for each useful answer against staleness.
     fn freshness_figure(&self) -> String {
         let [stale, price] = [&COLUMNS[0], &COLUMNS[2]];
-        let mut series = Vec::new();
-        let mut model = Vec::new();
-        for contest in &self.contests {
-            // Who never asks has no price: it stands at the edge.
-            let at = |runs: &[Figures]| {
-                let y = stale.estimate(runs)?;
-                Some((price.estimate(runs).map_or(0.0, |price| price.mean), y.mean, y.half_width))
-            };
-            let name = control_name(contest.control).to_owned();
-            let emphasis = if name == "ours" { Emphasis::Bold } else { Emphasis::Plain };
-            series.extend(at(&contest.real).map(|point| Series {
-                name,
-                points: vec![point],
-                shape: CurveShape::Named,
-                emphasis,
-                ..Series::default()
-            }));
-            model.extend(at(&contest.model));
-        }
-        series.push(Series {
-            name: "the model".to_owned(),
-            points: model,
-            shape: CurveShape::Dots,
-            emphasis: Emphasis::Grey,
-            ..Series::default()
+        let marks = self.contests.iter().filter_map(|contest| {
+            let mean = |column: &Column| column.estimate(&contest.model).map(|estimate| estimate.mean);
+            Some(FreshnessMark {
+                name: control_name(contest.control).to_owned(),
+                price: price.estimate(&contest.real),
+                stale: stale.estimate(&contest.real)?,
+                model: mean(price).zip(mean(stale)),
+            })
         });
-        Chart {
-            title: "Freshness and its price, on sockets".to_owned(),
-            caption: format!("{} KPs, {} seeds of {} s", self.args.kps, self.args.seeds, self.args.secs),
-            x: "requests for each useful answer".to_owned(),
-            y: "copies out of date, %".to_owned(),
-            series,
-            ..Chart::default()
-        }
-        .svg()
+        let marks: Vec<FreshnessMark> = marks.collect();
+        let caption = format!("{} KPs, {} seeds of {} s", self.args.kps, self.args.seeds, self.args.secs);
+        freshness::svg(&marks, &caption)
     }
 }
 

@@ -174,7 +174,11 @@ fn extent(experiments: &[Experiment]) -> String {
     let few = |is_enough: bool| -> Vec<String> {
         let few = experiments.iter().filter(|experiment| experiment.replications() < REPLICATIONS_WANTED);
         few.filter(|experiment| (experiment.complete && experiment.scenario.precision.is_some()) == is_enough)
-            .map(|experiment| format!("{} ({})", experiment.scenario.name, experiment.replications()))
+            .map(|experiment| {
+                let (least, most) = (experiment.replications(), experiment.replications_most());
+                let count = if least == most { least.to_string() } else { format!("{least} to {most}") };
+                format!("{} ({count})", experiment.scenario.name)
+            })
             .collect()
     };
     let mut text = format!("{} experiments, {cases} cases, {runs} runs.", experiments.len());
@@ -182,8 +186,9 @@ fn extent(experiments: &[Experiment]) -> String {
     if !enough.is_empty() {
         let _ = write!(
             text,
-            " {REPLICATIONS_WANTED} replications each, or fewer where these were enough to bring every interval of the primary \
-             metric within the share of its mean that the scenario asks for, and to decide every expectation: {}.",
+            " {REPLICATIONS_WANTED} replications each, or fewer of a case where these were enough to bring the interval of its \
+             primary metric within the share of its mean that the scenario asks for, and to decide every expectation about it: {}. \
+             An interval that was stopped so is right nine times of ten at least, instead of nineteen of twenty.",
             enough.join(", ")
         );
     }

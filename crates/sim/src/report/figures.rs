@@ -30,7 +30,11 @@ pub fn figures(experiment: &Experiment) -> Vec<Figure> {
     }
     let Some(kind) = scenario.plot.as_deref() else { return list };
     let file = |part: &str| format!("{}-{kind}{part}.svg", scenario.name);
+    // What came of a table has neither seconds nor single clients.
+    let has = |part: fn(&CaseResult) -> bool| experiment.results.iter().any(part);
     match kind {
+        "timeline" if !has(|result| !result.timeline.is_empty()) => {}
+        "trace" if !has(|result| !result.trace.is_empty()) => {}
         "timeline" => list.push(Figure { file: file(""), svg: timeline(experiment) }),
         "trace" => list.push(Figure { file: file(""), svg: trace(experiment) }),
         "bars" => list.push(Figure { file: file(""), svg: plotted_bars(experiment) }),
@@ -74,21 +78,30 @@ fn price(experiment: &Experiment, place: &str) -> String {
     let ends = |(_, y, half): &(f64, f64, f64)| [*y, y - half.min(*y), y + half];
     let heights: Vec<f64> = series.iter().flat_map(|it| it.points.iter().flat_map(ends)).collect();
     let heights = heights.into_iter().chain(goals.iter().map(|(goal, _)| *goal));
+    // Where some are many times as stale as others, those that are fresh would lie upon each other.
+    let finite = heights.clone().filter(|height| *height > 0.0);
+    let (low, high) = (finite.clone().fold(f64::INFINITY, f64::min), finite.fold(0.0, f64::max));
+    let is_wide = high >= STALE_WIDE * low;
+    let up = if is_wide { Scale::by_ratio(heights) } else { Scale::close(heights) };
+    let how = if is_wide { ", logarithmic" } else { "" };
     Chart {
         title: format!("What freshness costs: {axis} {place}"),
         caption: caption(experiment),
         x: "requests for each useful answer (less is better)".to_owned(),
-        y: "stale, share (less is better)".to_owned(),
+        y: format!("stale, share (less is better{how})"),
         // A factor is a distance: 1.06 and 1.5 are as far apart as 100 and 140.
         scales: Some([
             Scale::by_ratio(series.iter().flat_map(|mark| mark.points.iter().map(|point| point.0)).chain([1.0])),
-            Scale::close(heights),
+            up,
         ]),
         series,
         goals,
     }
     .svg()
 }
+
+/// How many times the freshest the stalest is where staleness is shown by ratio.
+const STALE_WIDE: f64 = 2.5;
 
 /// Name and unit of a metric.
 fn unit(experiment: &Experiment, metric: &str) -> String {

@@ -108,8 +108,19 @@ fn difference(experiment: &Experiment, result: &CaseResult, reference: &str) -> 
     let metric = &experiment.scenario.primary;
     let difference = Estimate::of_difference(&experiment.values(result, metric), &experiment.values(other, metric));
     let sign = if difference.mean > 0.0 { "+" } else { "" };
-    let bound = if experiment.is_censored(result, metric) { "> " } else { "" };
+    // Where a run ended before the value was known the difference is larger, or smaller, or nobody knows.
+    let bound = match (experiment.is_censored(result, metric), experiment.is_censored(other, metric)) {
+        (false, false) => "",
+        (true, false) => "> ",
+        (false, true) => "< ",
+        (true, true) => return "not known".to_owned(),
+    };
     format!("{bound}{sign}{}", with_interval(difference).replace('-', "−"))
+}
+
+/// Whether some cases were run more often than others, so that each has to say how often.
+fn has_counts(experiment: &Experiment) -> bool {
+    experiment.replications() != experiment.replications_most()
 }
 
 /// A page of its own: nothing is fetched from anywhere.
@@ -184,6 +195,10 @@ fn section(page: &mut String, experiment: &Experiment) {
     for name in &columns {
         let _ = write!(page, "<th>{}", escaped(&name.replace('_', " ")));
     }
+    let has_counts = has_counts(experiment);
+    if has_counts {
+        page.push_str("<th>runs");
+    }
     for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
         let _ = write!(page, "<tr><td>{}", escaped(&result.name()));
         if let Some(reference) = reference {
@@ -191,6 +206,9 @@ fn section(page: &mut String, experiment: &Experiment) {
         }
         for name in &columns {
             let _ = write!(page, "<td>{}", escaped(&experiment.shown(result, name)));
+        }
+        if has_counts {
+            let _ = write!(page, "<td>{}", result.runs.len());
         }
     }
     let _ = write!(page, "</table><p><small>{}</small></p>", escaped(&caption(experiment)));
@@ -252,11 +270,18 @@ pub(super) fn markdown(experiment: &Experiment) -> String {
         );
         names.insert(1, "difference".to_owned());
     }
+    let has_counts = has_counts(experiment);
+    if has_counts {
+        names.push("runs".to_owned());
+    }
     let _ = write!(text, "\n| case | {} |\n| --- |{}\n", names.join(" | "), " ---: |".repeat(names.len()));
     for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
         let mut cells: Vec<String> = columns.iter().map(|name| experiment.shown(result, name)).collect();
         if let Some(reference) = reference {
             cells.insert(1, difference(experiment, result, reference));
+        }
+        if has_counts {
+            cells.push(result.runs.len().to_string());
         }
         let _ = writeln!(text, "| {} | {} |", result.name(), cells.join(" | "));
     }

@@ -21,10 +21,12 @@ pub fn json(experiment: &Experiment) -> String {
                 let estimate = experiment.estimate(result, name);
                 let half = estimate.half_width.is_finite().then_some(estimate.half_width);
                 let values = experiment.values(result, name);
-                metrics.insert(
-                    (*name).to_owned(),
-                    object!({ "mean": estimate.mean, "half_width_95": half, "unit": unit, "runs": values }),
-                );
+                let mut metric =
+                    object!({ "mean": estimate.mean, "half_width_95": half, "unit": unit, "runs": values });
+                if experiment.is_censored(result, name) {
+                    metric["is_lower_bound"] = true.into();
+                }
+                metrics.insert((*name).to_owned(), metric);
             }
             object!({ "labels": labels, "metrics": metrics })
         })
@@ -41,6 +43,7 @@ pub fn json(experiment: &Experiment) -> String {
         "seed": scenario.seed,
         "replications": experiment.replications(),
         "complete": experiment.complete,
+        "stopped": experiment.stopped(),
         "primary": scenario.primary,
         "verdict": experiment.verdict(),
         "expectations": verdicts,
@@ -49,7 +52,8 @@ pub fn json(experiment: &Experiment) -> String {
     format!("{document:#}\n")
 }
 
-/// One line for each case, a mean and a half width for each metric.
+/// One line for each case, a mean and a half width for each metric; in the last column the metrics of which some runs ended before
+/// the value was known, so that the mean is a lower bound.
 pub fn csv(experiment: &Experiment) -> String {
     let scenario = &experiment.scenario;
     let mut text = String::new();
@@ -62,7 +66,13 @@ pub fn csv(experiment: &Experiment) -> String {
     let _ = writeln!(
         text,
         "{}",
-        axes.iter().cloned().chain(["replications".to_owned()]).chain(columns).collect::<Vec<_>>().join(",")
+        axes.iter()
+            .cloned()
+            .chain(["replications".to_owned()])
+            .chain(columns)
+            .chain(["lower_bounds".to_owned()])
+            .collect::<Vec<_>>()
+            .join(",")
     );
     for result in &experiment.results {
         let mut cells: Vec<String> = result.labels.iter().map(|(_, label)| quoted(label)).collect();
@@ -72,6 +82,8 @@ pub fn csv(experiment: &Experiment) -> String {
             cells.push(estimate.mean.to_string());
             cells.push(if estimate.half_width.is_finite() { estimate.half_width.to_string() } else { String::new() });
         }
+        let names = scenario.metrics().iter().map(|(name, _, _)| *name);
+        cells.push(names.filter(|name| experiment.is_censored(result, name)).collect::<Vec<_>>().join(" "));
         let _ = writeln!(text, "{}", cells.join(","));
     }
     text

@@ -38,7 +38,7 @@ pub struct Chart {
 /// One line.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// In the legend.
+    /// In the legend; what has none is not in it.
     pub name: String,
     /// x, y and the half width of the interval.
     pub points: Vec<(f64, f64, f64)>,
@@ -60,6 +60,28 @@ pub enum Emphasis {
     Plain,
     /// One of those that the others stand before: grey, without a line in the legend.
     Grey,
+}
+
+/// Where values stand in a figure, in pixels.
+struct Plane {
+    x: Scale,
+    y: Scale,
+    /// Of the part in which curves are.
+    width: f64,
+}
+
+impl Plane {
+    fn across(&self, value: f64) -> f64 {
+        LEFT + self.width * self.x.place(value)
+    }
+
+    fn down(&self, value: f64) -> f64 {
+        TOP + PLOT_HEIGHT * (1.0 - self.y.place(value).clamp(-0.02, 1.02))
+    }
+
+    fn right(&self) -> f64 {
+        LEFT + self.width
+    }
 }
 
 /// How points are shown.
@@ -92,6 +114,11 @@ pub fn emphasis_of(name: &str) -> Emphasis {
 }
 
 impl Series {
+    /// Whether the legend names it: not what has its name beside it, or none.
+    fn is_in_legend(&self) -> bool {
+        self.shape != CurveShape::Named && !self.name.is_empty()
+    }
+
     /// Points without an interval.
     pub fn new(name: impl Into<String>, shape: CurveShape, points: Vec<(f64, f64)>) -> Self {
         Self {
@@ -108,6 +135,8 @@ const LEFT: f64 = 70.0;
 const PLOT_WIDTH: f64 = 420.0;
 const TOP: f64 = 46.0;
 const PLOT_HEIGHT: f64 = 300.0;
+/// A name that stands further above or below its mark has a line to it.
+const LED_MIN: f64 = 8.0;
 /// The height of a line of the legend.
 const LEGEND: f64 = 18.0;
 /// Lines beyond these have no colour of their own.
@@ -119,7 +148,7 @@ const GRID: &str = "#d9dde3";
 /// Colours are attributes, which every program understands that prints or converts a figure. Only where the reader's scheme is
 /// dark a style sheet takes the place of those that would not be seen.
 const STYLE: &str = "<style>@media(prefers-color-scheme:dark){.g{fill:#15181c}svg{fill:#e6e8eb}.s{fill:#9aa3ad}\
-.a{stroke:#3a414a}.i{stroke:#e6e8eb}}</style>";
+.a{stroke:#3a414a}.i{stroke:#e6e8eb}.h{stroke:#15181c}}</style>";
 
 /// Room for text in XML.
 pub(crate) fn escaped(text: &str) -> String {
@@ -134,16 +163,24 @@ impl Chart {
             [Scale::of(points().map(|point| point.0), false), Scale::of(points().map(|point| point.1), true)]
         });
         let height = (TOP + PLOT_HEIGHT + 78.0).max(TOP + LEGEND * self.series.len() as f64 + 60.0);
-        let has_legend = self.series.iter().any(|series| series.shape != CurveShape::Named);
+        let has_legend = self.series.iter().any(Series::is_in_legend);
         let height = if has_legend { height } else { TOP + PLOT_HEIGHT + 78.0 };
-        let plot_width = if has_legend { PLOT_WIDTH } else { WIDTH - LEFT - 24.0 };
+        let width = if has_legend { PLOT_WIDTH } else { WIDTH - LEFT - 24.0 };
+        let plane = Plane { x, y, width };
         let mut svg = opened(height, &self.title, &self.caption);
-        let across = |value: f64| LEFT + plot_width * x.place(value);
-        let mut labels = Labels::within(LEFT + plot_width + 8.0, [TOP + 10.0, TOP + PLOT_HEIGHT - 3.0]);
-        let down = |value: f64| TOP + PLOT_HEIGHT * (1.0 - y.place(value).clamp(-0.02, 1.02));
-        for (tick, text) in x.ticks() {
-            let at = across(tick);
-            let bottom = TOP + PLOT_HEIGHT;
+        self.draw_axes(&mut svg, &plane);
+        self.draw_goals(&mut svg, &plane);
+        let names = self.names(&plane);
+        self.draw_series(&mut svg, &plane, &names);
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    /// Grid, ticks, and what the axes are.
+    fn draw_axes(&self, svg: &mut String, plane: &Plane) {
+        let (right, bottom) = (plane.right(), TOP + PLOT_HEIGHT);
+        for (tick, text) in plane.x.ticks() {
+            let at = plane.across(tick);
             let _ = write!(
                 svg,
                 "<line class=\"a\" stroke=\"{GRID}\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
@@ -152,9 +189,8 @@ impl Chart {
                 escaped(&text)
             );
         }
-        for (tick, text) in y.ticks() {
-            let at = down(tick);
-            let right = LEFT + plot_width;
+        for (tick, text) in plane.y.ticks() {
+            let at = plane.down(tick);
             let _ = write!(
                 svg,
                 "<line class=\"a\" stroke=\"{GRID}\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
@@ -164,7 +200,7 @@ impl Chart {
                 escaped(&text)
             );
         }
-        let (middle, bottom) = (LEFT + plot_width / 2.0, TOP + PLOT_HEIGHT + 36.0);
+        let (middle, bottom) = (LEFT + plane.width / 2.0, bottom + 36.0);
         let _ = write!(svg, "<text x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>", escaped(&self.x));
         let _ = write!(
             svg,
@@ -172,11 +208,45 @@ impl Chart {
             TOP - 8.0,
             escaped(&self.y)
         );
-        self.draw_goals(&mut svg, LEFT + plot_width, down);
+    }
+
+    /// Where the names of marks stand: not above each other, and not above marks and lines if there is another place.
+    fn names(&self, plane: &Plane) -> Vec<(String, (f64, f64))> {
+        let right = plane.right();
+        let mut labels = Labels::within(LEFT, right + 8.0, [TOP + 10.0, TOP + PLOT_HEIGHT - 3.0]);
+        for (at, foot, name) in self.goal_texts(plane) {
+            labels.avoid_text(right - 4.0, foot, name);
+            labels.avoid_line([LEFT, right], [at, at]);
+        }
+        let marks = || self.series.iter().filter(|series| series.shape == CurveShape::Named);
+        let ends = |value: f64, half: f64| if half.is_finite() { [value - half, value + half] } else { [value; 2] };
+        for series in marks() {
+            for (at, middle, half) in &series.points {
+                let (column, line) = (plane.across(*at), plane.down(*middle));
+                labels.avoid_mark(column, line);
+                let [low, high] = ends(*middle, *half).map(|end| plane.down(end));
+                labels.avoid_line([column; 2], [high, low]);
+                let across = ends(*at, series.half_across).map(|end| plane.across(end).clamp(LEFT, right));
+                labels.avoid_line(across, [line; 2]);
+            }
+        }
+        // What the figure is about has its name nearest to its mark.
+        let mut by_weight: Vec<&Series> = marks().collect();
+        by_weight.sort_by_key(|series| series.emphasis as u8);
+        let place = |series: &Series| {
+            let (at, middle, _) = series.points.first()?;
+            let place = labels.place(plane.across(*at), plane.down(*middle) + 4.0, &series.name);
+            Some((series.name.clone(), place))
+        };
+        by_weight.into_iter().filter_map(place).collect()
+    }
+
+    /// Every line and mark, and the legend.
+    fn draw_series(&self, svg: &mut String, plane: &Plane, names: &[(String, (f64, f64))]) {
         // Grey first: what the figure is about lies above it.
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| series.emphasis != Emphasis::Grey);
-        let named = self.series.iter().filter(|it| it.emphasis != Emphasis::Grey && it.shape != CurveShape::Named);
+        let named = self.series.iter().filter(|it| it.emphasis != Emphasis::Grey && it.is_in_legend());
         // What the figure is about has a colour for certain.
         let is_bold = |series: &&Series| series.emphasis == Emphasis::Bold;
         let coloured = named.clone().filter(is_bold).chain(named.clone().filter(|series| !is_bold(series)));
@@ -187,7 +257,8 @@ impl Chart {
                 (CurveShape::Named, Emphasis::Plain) => COLOURS[1],
                 _ => colours.iter().find(|(name, _)| *name == series.name).map_or(GREY, |(_, colour)| colour),
             };
-            let shown = series.points.iter().filter(|point| x.shows(point.0) && y.shows(point.1));
+            let shown = series.points.iter().filter(|point| plane.x.shows(point.0) && plane.y.shows(point.1));
+            let (across, down) = (|value| plane.across(value), |value| plane.down(value));
             let placed: Vec<_> =
                 shown.map(|(x, y, half)| (across(*x), down(*y), [down(y + half), down(y - half)], *half)).collect();
             if let (Some((middle, ..)), Some((_, height, ..))) = (series.points.first(), placed.first())
@@ -199,21 +270,22 @@ impl Chart {
                     svg,
                     "<line stroke=\"{colour}\" x1=\"{:.1}\" y1=\"{height:.1}\" x2=\"{:.1}\" y2=\"{height:.1}\"/>",
                     ends[0],
-                    ends[1].min(LEFT + plot_width)
+                    ends[1].min(plane.right())
                 );
             }
-            series.draw(&mut svg, colour, &placed, &mut labels);
+            let name_at = names.iter().find(|(name, _)| *name == series.name).map(|(_, place)| *place);
+            series.draw(svg, colour, &placed, name_at);
         }
         let lines = named.clone().count();
         for (number, series) in named.enumerate() {
             let colour = colours.iter().find(|(name, _)| *name == series.name).map_or(GREY, |(_, colour)| colour);
-            series.draw_legend(&mut svg, colour, TOP + 12.0 + LEGEND * number as f64);
+            series.draw_legend(svg, colour, TOP + 12.0 + LEGEND * number as f64);
         }
-        let grey = self.series.iter().filter(|it| it.emphasis == Emphasis::Grey && it.shape != CurveShape::Named);
-        let names: Vec<&str> = grey.map(|series| series.name.as_str()).collect();
-        if !names.is_empty() {
+        let grey = self.series.iter().filter(|it| it.emphasis == Emphasis::Grey && it.is_in_legend());
+        let grey: Vec<&str> = grey.map(|series| series.name.as_str()).collect();
+        if !grey.is_empty() {
             let left = LEFT + PLOT_WIDTH + 16.0;
-            for (number, line) in wrapped(&format!("grey: {}", names.join(", "))).iter().enumerate() {
+            for (number, line) in wrapped(&format!("grey: {}", grey.join(", "))).iter().enumerate() {
                 let top = TOP + 20.0 + LEGEND * lines as f64 + 14.0 * number as f64;
                 let text = escaped(line);
                 let _ = write!(
@@ -222,25 +294,33 @@ impl Chart {
                 );
             }
         }
-        svg.push_str("</svg>\n");
-        svg
     }
 
     /// Heights that are wanted, as dotted lines with their names.
-    fn draw_goals(&self, svg: &mut String, right: f64, down: impl Fn(f64) -> f64) {
-        for (goal, name) in &self.goals {
-            let at = down(*goal);
+    fn draw_goals(&self, svg: &mut String, plane: &Plane) {
+        let right = plane.right();
+        for (at, foot, name) in self.goal_texts(plane) {
             let _ = write!(
                 svg,
                 "<line class=\"i\" stroke=\"{INK}\" stroke-dasharray=\"2 3\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"11\">{}</text>",
+                 <text x=\"{:.1}\" y=\"{foot:.1}\" text-anchor=\"end\" font-size=\"11\">{}</text>",
                 right - 4.0,
-                at - 4.0,
                 escaped(name)
             );
         }
     }
+
+    /// Where a line of a goal is, and where its name stands: above it, but for one that has another close above.
+    fn goal_texts(&self, plane: &Plane) -> Vec<(f64, f64, &str)> {
+        let at: Vec<f64> = self.goals.iter().map(|(goal, _)| plane.down(*goal)).collect();
+        let has_one_above = |line: f64| at.iter().any(|other| *other < line && line - other < GOALS_APART);
+        let foot = |line: f64| if has_one_above(line) { line + 11.0 } else { line - 4.0 };
+        self.goals.iter().zip(&at).map(|((_, name), line)| (*line, foot(*line), name.as_str())).collect()
+    }
 }
+
+/// Lines that are nearer to each other have no room for a name between them.
+const GOALS_APART: f64 = 16.0;
 
 /// Lines of a legend, as wide as there is room.
 fn wrapped(text: &str) -> Vec<String> {
@@ -265,7 +345,7 @@ fn wrapped(text: &str) -> Vec<String> {
 type Placed = (f64, f64, [f64; 2], f64);
 
 impl Series {
-    fn draw(&self, svg: &mut String, colour: &str, points: &[Placed], labels: &mut Labels) {
+    fn draw(&self, svg: &mut String, colour: &str, points: &[Placed], name_at: Option<(f64, f64)>) {
         let (width, dashes, radius) = self.pen();
         let _ = write!(svg, "<g stroke=\"{colour}\" fill=\"{colour}\" stroke-width=\"{width}\">");
         if !matches!(self.shape, CurveShape::Dots | CurveShape::Named) {
@@ -281,17 +361,30 @@ impl Series {
             if matches!(self.shape, CurveShape::Marked | CurveShape::Dots | CurveShape::Named) {
                 let _ = write!(svg, "<circle stroke=\"none\" cx=\"{at:.1}\" cy=\"{middle:.1}\" r=\"{radius}\"/>");
             }
-            if self.shape == CurveShape::Named {
-                let weight = if self.emphasis == Emphasis::Bold { " font-weight=\"600\"" } else { "" };
-                let (left, top) = labels.place(*at, middle + 4.0, &self.name);
-                let name = escaped(&self.name);
-                let _ = write!(
-                    svg,
-                    "<text stroke=\"none\" x=\"{left:.1}\" y=\"{top:.1}\" font-size=\"11\"{weight}>{name}</text>"
-                );
-            }
         }
+        self.draw_name(svg, points, name_at);
         svg.push_str("</g>");
+    }
+
+    /// Its name beside its mark.
+    fn draw_name(&self, svg: &mut String, points: &[Placed], name_at: Option<(f64, f64)>) {
+        let (Some((at, middle, ..)), Some((left, top))) = (points.first(), name_at) else { return };
+        // A name that found no room beside its mark is led to it.
+        if (top - middle - 4.0).abs() > LED_MIN {
+            let near = if left > *at { left - 1.0 } else { at - 6.0 };
+            let _ = write!(
+                svg,
+                "<line stroke-width=\"0.6\" x1=\"{at:.1}\" y1=\"{middle:.1}\" x2=\"{near:.1}\" y2=\"{:.1}\"/>",
+                top - 4.0
+            );
+        }
+        let weight = if self.emphasis == Emphasis::Bold { " font-weight=\"600\"" } else { "" };
+        let name = escaped(&self.name);
+        let _ = write!(
+            svg,
+            "<text class=\"h\" stroke=\"#ffffff\" stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\" \
+             x=\"{left:.1}\" y=\"{top:.1}\" font-size=\"11\"{weight}>{name}</text>"
+        );
     }
 
     /// Its line in the legend.

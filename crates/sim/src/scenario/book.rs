@@ -34,6 +34,7 @@ book![
     "baselines",
     "baselines-dip",
     "ablation",
+    "smoothing",
     "sensitivity",
     "sensitivity-client",
     "theory",

@@ -99,7 +99,11 @@ impl Scale {
             let wide = self.high / self.low > 3000.0;
             let digits: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
             let all = exponents.flat_map(|exponent| digits.iter().map(move |digit| digit * 10_f64.powi(exponent)));
-            return all.filter(|tick| (self.low * 0.999..=self.high * 1.001).contains(tick)).collect();
+            let ticks: Vec<f64> = all.filter(|tick| (self.low * 0.999..=self.high * 1.001).contains(tick)).collect();
+            if ticks.len() >= 2 {
+                return ticks;
+            }
+            // Less than a factor of two or so: the same ticks as if it were divided evenly.
         }
         let rough = (self.high - self.low) / 6.0;
         let unit = 10_f64.powf(rough.log10().floor());
@@ -125,6 +129,8 @@ mod tests {
         assert!(linear.len() >= 4 && linear.contains(&0.4));
         let logarithmic = Scale::of([0.5, 100.0].into_iter(), true);
         assert!(logarithmic.logarithmic && logarithmic.round().contains(&10.0));
+        let narrow = Scale::by_ratio([1.23, 1.39].into_iter()).round();
+        assert!(narrow.len() >= 3 && narrow.contains(&1.3), "{narrow:?}");
     }
 
     #[test]
