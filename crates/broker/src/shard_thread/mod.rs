@@ -400,6 +400,7 @@ impl ShardThread {
                 ThreadMessage::Mapped(outgoing) => self.publish_mapped(&outgoing),
                 ThreadMessage::System(news) => self.shard.handle_system(&news.0, news.1.as_bytes(), self.now),
                 ThreadMessage::Shutdown => self.shut_down(),
+                ThreadMessage::ShutdownWithin(time) => self.shut_down_within(time),
             }
         }
     }
@@ -430,8 +431,12 @@ impl ShardThread {
     }
 
     fn shut_down(&mut self) {
+        self.shut_down_within(self.rules.drain_timeout);
+    }
+
+    fn shut_down_within(&mut self, time: Duration) {
         if self.draining.is_none() {
-            self.draining = Some(self.now + self.rules.drain_timeout);
+            self.draining = Some(self.now + time);
             if let Some(shard_writer) = &mut self.shard_writer {
                 shard_writer.write_rhythms(&mut self.shard, self.now);
             }

@@ -25,7 +25,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::persist::Trouble;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Shard, Whom};
-use tidegate_store::disk::{FsDisk, FsFiles};
+use tidegate_store::disk::{Disk, FsDisk, FsFiles, Mirror, MirroredDisk};
 use tidegate_store::{
     Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, StoreError, TroubleMemory,
     TroubleNews, WriterOptions,
@@ -95,12 +95,30 @@ impl BanTicket {
 const BAN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl StoreHandle {
-    /// Opens the store and puts the shards back as they were.
-    pub(crate) fn open(config: &StoreConfig, shards: &mut [Shard], now: Timestamp) -> io::Result<Opened> {
+    /// Opens the store and puts the shards back as they were. With a mirror, what counts as kept is kept there, too.
+    pub(crate) fn open(
+        config: &StoreConfig,
+        mirror: Option<Arc<dyn Mirror>>,
+        shards: &mut [Shard],
+        now: Timestamp,
+    ) -> io::Result<Opened> {
+        let disk = FsDisk::open(&config.dir).map_err(failed)?;
+        let notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
+        match mirror {
+            None => Self::open_on(disk, notes, config, shards, now),
+            Some(mirror) => Self::open_on(MirroredDisk::new(disk, mirror), notes, config, shards, now),
+        }
+    }
+
+    fn open_on<D: Disk + Send + 'static>(
+        disk: D,
+        mut notes: Vec<String>,
+        config: &StoreConfig,
+        shards: &mut [Shard],
+        now: Timestamp,
+    ) -> io::Result<Opened> {
         let options = LogOptions { strict: config.strict, size_max: config.size_max, ..LogOptions::default() };
         let mut image = StoreImage::default();
-        let disk = FsDisk::open(&config.dir).map_err(failed)?;
-        let mut notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).map_err(failed)?;
         notes.extend(log.usage().outlook());
         let wall = WallClock::now(now, image.clock_ms());
@@ -251,7 +269,12 @@ fn rate((subject, interval_ns, burst): (&str, u64, u32)) -> Option<(OperatorSett
 /// What was done while restoring (sessions that had expired, messages that were on their way) is written before anything
 /// else, the first shard last: it is the one that says that something is done. What cannot be written is for the
 /// scribes.
-fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &WallClock, now: Timestamp) -> Vec<Vec<RecordBatch>> {
+fn write_first<D: Disk>(
+    log: &mut Log<D>,
+    shards: &mut [Shard],
+    wall: &WallClock,
+    now: Timestamp,
+) -> Vec<Vec<RecordBatch>> {
     let mut first: Vec<Vec<RecordBatch>> = shards.iter().map(|_| Vec::new()).collect();
     for (index, shard) in shards.iter_mut().enumerate().rev() {
         let turn = shard.poll_journal();
