@@ -187,10 +187,14 @@ impl Beat {
         let mut tick = tokio::time::interval(RENEW_INTERVAL);
         loop {
             tick.tick().await;
-            self.engine.renew(&self.node, &self.lease).await;
+            let asked = self.mirror.now();
+            let is_renewed = self.engine.renew(&self.node, &self.lease).await;
             // A node that writes hears it from the stream. One that does not has to ask.
             if let Ok(Some((_, epoch, _))) = self.engine.owner().await {
                 self.mirror.fence(epoch);
+                if is_renewed && epoch == self.lease.epoch {
+                    self.mirror.confirm(asked);
+                }
             }
         }
     }

@@ -145,6 +145,8 @@ pub(crate) struct ShardThread {
     login_ends: LoginEnds,
     /// The broker goes down; by then at the latest.
     draining: Option<Timestamp>,
+    /// Nobody may be told anything; when to look again.
+    silenced: Option<Timestamp>,
     /// Whoever waits for the end of this turn.
     ticks: Vec<SyncSender<()>>,
 }
@@ -203,6 +205,7 @@ impl ShardThread {
             stats_shown_at: now,
             login_ends: LoginEnds::default(),
             draining: None,
+            silenced: None,
             ticks: Vec::new(),
         }
     }
@@ -238,7 +241,7 @@ impl ShardThread {
 
     /// When to go on without being told; zero time from now if there is something left to do.
     fn wake_at(&self) -> Option<Timestamp> {
-        let can_write = !self.write_next.is_empty() && self.shard.may_write();
+        let can_write = !self.write_next.is_empty() && self.shard.may_write() && self.silenced.is_none();
         let has_work = !self.ready.is_empty()
             || !self.order.is_empty()
             || can_write
@@ -266,6 +269,7 @@ impl ShardThread {
             self.meter.due(),
             self.system_due(),
             self.draining,
+            self.silenced,
         ]
         .into_iter()
         .flatten()

@@ -69,6 +69,7 @@ pub(crate) struct StoreHandle {
     ban_writer: BanWriter,
     /// What was logged about its health.
     said: Mutex<TroubleMemory>,
+    mirror: Option<Arc<dyn Mirror>>,
 }
 
 /// A store that was opened.
@@ -106,7 +107,12 @@ impl StoreHandle {
         let notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
         match mirror {
             None => Self::open_on(disk, notes, config, shards, now),
-            Some(mirror) => Self::open_on(MirroredDisk::new(disk, mirror), notes, config, shards, now),
+            Some(mirror) => {
+                let disk = MirroredDisk::new(disk, Arc::clone(&mirror));
+                let mut opened = Self::open_on(disk, notes, config, shards, now)?;
+                opened.store.mirror = Some(mirror);
+                Ok(opened)
+            }
         }
     }
 
@@ -143,7 +149,7 @@ impl StoreHandle {
         let ban_writer = BanWriter::new(writer.producer(move || bell.notify_all()), changed);
         let (writer, fetcher) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Some(fetcher)));
         let said = Mutex::default();
-        let store = Self { config: config.clone(), wall, writer, fetcher, ban_writer, said };
+        let store = Self { config: config.clone(), wall, writer, fetcher, ban_writer, said, mirror: None };
         Ok(Opened { store, opening: Opening { report, restored, notes }, first, bans, rates })
     }
 
@@ -185,6 +191,11 @@ impl StoreHandle {
     /// The page reader of one shard; `wake` is called when something of it was read.
     pub(crate) fn page_reader(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<PageReader> {
         self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|fetcher| fetcher.page_reader(wake))
+    }
+
+    /// Whether clients may be told anything: not while another node may have this log without our knowing.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.mirror.as_ref().is_none_or(|mirror| mirror.holds())
     }
 
     pub(crate) fn wall(&self) -> WallClock {

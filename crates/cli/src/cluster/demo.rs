@@ -49,6 +49,7 @@ pub(super) fn run(args: &ClusterDemoArgs) -> Result<u8> {
     for round in 1..=args.rounds {
         let killed = nodes.kill_owner()?;
         let dead = Instant::now();
+        publisher.hear_out(&mut ledger)?;
         publisher.publish(1, &mut receiver, &mut ledger)?;
         let resumed = dead.elapsed();
         let next = nodes.owner()?;
@@ -191,6 +192,18 @@ impl Publisher {
         }
     }
 
+    /// Hears what a node said before it died: that counts, but it is not the next one's.
+    fn hear_out(&mut self, ledger: &mut Ledger) -> Result<()> {
+        while self.step(Instant::now() + PATIENCE, ledger)?.is_some() {}
+        self.lose();
+        Ok(())
+    }
+
+    fn lose(&mut self) {
+        self.roaming.client = None;
+        self.again.extend(std::mem::take(&mut self.under_way).into_values());
+    }
+
     /// Publishes until so many more are acknowledged; the receiver takes what comes meanwhile.
     fn publish(&mut self, count: u32, receiver: &mut Receiver, ledger: &mut Ledger) -> Result<()> {
         let (until, goal) = (Instant::now() + PATIENCE, ledger.acknowledged.len() + count as usize);
@@ -199,8 +212,7 @@ impl Publisher {
                 bail!("nothing is acknowledged for {} s", PATIENCE.as_secs());
             }
             if self.step(until, ledger)?.is_none() {
-                self.roaming.client = None;
-                self.again.extend(std::mem::take(&mut self.under_way).into_values());
+                self.lose();
             }
             receiver.take(Duration::from_millis(1), ledger);
         }
