@@ -14,6 +14,7 @@ mod body;
 mod bridges;
 mod client_history;
 mod clients;
+mod cluster;
 mod connection_table;
 mod control;
 mod demo;
@@ -56,6 +57,7 @@ mod watch;
 mod webhook;
 mod why;
 
+pub use cluster::{ClusterReport, ClusterRole};
 pub use otlp::{Otlp, collector};
 pub use post::HttpTarget;
 pub use process_control::{

@@ -54,6 +54,9 @@ pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: 
         parts::space_work(&mut page, &space.times(), &space.cancelled(), &space.ssap());
         parts::space_beyond(&mut page, &space.streamed(), &space.service_calls());
     }
+    if let Some(report) = process.cluster() {
+        crate::cluster::metrics(&mut page, &report);
+    }
     crate::bridges::metrics(&mut page, &process.bridges());
     crate::sinks::metrics(&mut page, &process.sinks());
     parts::certificates(&mut page, certificates);

@@ -75,6 +75,7 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     get("/api/v1/bridges/{name}", "One bridge, in numbers and in words", &[]),
     get("/api/v1/sinks", "Sinks: state, what waits, what was taken and refused", &[]),
     get("/api/v1/sinks/{name}", "One sink, in numbers and in words", &[]),
+    get("/api/v1/cluster", "This node of a cluster: role, epoch, owner, lag; null without one", &[]),
     get("/api/v1/space", "The smart space: requests, sharing, standing queries", &[]),
     get("/api/v1/kps", "KPs of the smart space: class, role, and what became of their requests", &[]),
     get("/api/v1/queries", "Queries under way, slow ones and standing ones", &[]),

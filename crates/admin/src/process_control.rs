@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use tidegate_broker::ExtraMetric;
 use tidegate_broker::authenticate::Authenticator;
 
+use crate::cluster::ClusterReport;
+
 /// Looks after the process. Its methods are called on a thread that may wait.
 pub trait ProcessControl: fmt::Debug + Send + Sync {
     /// Reads configuration, users and certificates again. If anything is wrong everything stays as it was, and all that
@@ -85,6 +87,11 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
 
     /// The smart space; none if it is off.
     fn space(&self) -> Option<tidegate_space::SpaceHandle> {
+        None
+    }
+
+    /// This node of a cluster; none if the broker is alone.
+    fn cluster(&self) -> Option<ClusterReport> {
         None
     }
 

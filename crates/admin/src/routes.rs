@@ -13,8 +13,8 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::AdminState;
 use crate::{
-    activity, audit, bridges, clients, control, demo, events, kps, metrics, mqtt, openapi, page, process, session,
-    sinks, space, status, system, tokens, topics, trace, users, watch, why,
+    activity, audit, bridges, clients, cluster, control, demo, events, kps, metrics, mqtt, openapi, page, process,
+    session, sinks, space, status, system, tokens, topics, trace, users, watch, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
@@ -39,6 +39,7 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
         ("/api/v1/bridges/{name}", get(bridges::show)),
         ("/api/v1/sinks", get(sinks::list)),
         ("/api/v1/sinks/{name}", get(sinks::show)),
+        ("/api/v1/cluster", get(cluster::show)),
         ("/api/v1/space", get(space::show)),
         ("/api/v1/kps", get(kps::list)),
         ("/api/v1/queries", get(space::queries).post(space::run)),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_core::classes::AddressRange;
 use tidegate_core::settings::Settings;
 pub use tidegate_face_sn::PredefinedTopics;
+use tidegate_store::disk::Mirror;
 
 use crate::guard::GuardConfig;
 use crate::pinned::Fingerprint;
@@ -43,6 +44,8 @@ pub struct Config {
     pub origins: Option<Arc<[String]>>,
     /// Where sessions, their messages and retained messages are kept. `None`: only in memory.
     pub store: Option<StoreConfig>,
+    /// Where the store's files are kept, too, before anything counts as kept. `None`: nowhere.
+    pub mirror: Option<Arc<dyn Mirror>>,
     /// The broker behind, for whom this one is only a gate. `None`: there is none, and sessions are here.
     pub guard: Option<GuardConfig>,
     /// The gateway of MQTT-SN.
@@ -64,6 +67,7 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(20),
             origins: None,
             store: None,
+            mirror: None,
             guard: None,
             sn: SnConfig::default(),
         }

@@ -206,7 +206,7 @@ impl Broker {
         let (mut store, mut first, mut opening) = (None, vec![Vec::new(); polls.len()], None);
         let (mut bans, mut rates) = (Vec::new(), Vec::new());
         if let Some(settings) = &config.store {
-            let opened = StoreHandle::open(settings, &mut made, clock.now())?;
+            let opened = StoreHandle::open(settings, config.mirror.clone(), &mut made, clock.now())?;
             store = Some(Arc::new(opened.store));
             (opening, first) = (Some(opened.opening), opened.first);
             (bans, rates) = (opened.bans, opened.rates);
@@ -364,6 +364,12 @@ impl Broker {
 
     /// Drains: no new connections, DISCONNECT 0x8B to all, outboxes flushed (bounded by the configured time), threads ended.
     pub fn shutdown(self) {
+        drop(self);
+    }
+
+    /// The same within this time: for one whose store cannot keep anything any more, so that nothing is worth waiting for.
+    pub fn shutdown_within(self, time: Duration) {
+        self.shared.tell_all(|| ThreadMessage::ShutdownWithin(time));
         drop(self);
     }
 }

@@ -51,6 +51,8 @@ pub(crate) const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Connections that the kernel keeps for us to accept (it takes the smaller of this and `net.core.somaxconn`).
 pub(crate) const BACKLOG: i32 = 4096;
 
+/// How often a node of a cluster that may say nothing looks whether it may.
+pub(crate) const SILENCE: Duration = Duration::from_millis(50);
 /// How long accepting rests when the process has no file descriptors or memory left: long enough for others to end,
 /// short enough that nobody's SYN times out (1 s).
 pub(crate) const ACCEPT_PAUSE_EXHAUSTED: Duration = Duration::from_millis(100);

@@ -70,6 +70,8 @@ pub(crate) enum ThreadMessage {
     System(Box<(String, String)>),
     /// Drain, and end the thread.
     Shutdown,
+    /// The same, whatever the rules say of how long it may take.
+    ShutdownWithin(Duration),
 }
 
 impl ThreadMessage {

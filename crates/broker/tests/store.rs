@@ -4,7 +4,10 @@
 
 mod support;
 
+use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use support::{Client, address, config, connect_packet, start, tcp};
@@ -19,6 +22,7 @@ use tidegate_core::access::Open;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::Rate;
 use tidegate_store::Durability;
+use tidegate_store::disk::{Mirror, MirrorChange};
 use tidegate_wire_mqtt::{
     Connect, Delivery, Packet, PacketId, Properties, Property, Publish, QoS, ReasonCode, Version, Will,
 };
@@ -78,6 +82,51 @@ fn a_broker_goes_on_where_it_was_with_another_number_of_shards() {
     let (mut curious, _) = lasting(&broker, "curious", None);
     curious.subscribe("news/#", QoS::AtMostOnce);
     assert_eq!(curious.message().payload, b"two", "retained");
+    broker.shutdown();
+}
+
+/// A mirror that keeps everything at once, and is certain of its owner only as long as it is told to be.
+#[derive(Debug)]
+struct Certain(AtomicBool);
+
+impl Mirror for Certain {
+    fn push(&self, _: MirrorChange<'_>, _: bool) -> std::io::Result<u64> {
+        Ok(0)
+    }
+
+    fn wait(&self, _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn who_may_have_been_overtaken_says_nothing_not_even_what_needs_no_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let mirror = Arc::new(Certain(AtomicBool::new(true)));
+    let broker = start(Config { mirror: Some(Arc::clone(&mirror) as Arc<dyn Mirror>), ..kept(folder.path(), 1) });
+    let stream = tcp(address(&broker, ListenerKind::Mqtt));
+    let ear = stream.try_clone().unwrap();
+    let mut client = Client::new(stream, Version::V5);
+    client.send(&connect_packet(Version::V5, "sender"));
+    client.next(|packet| assert!(matches!(packet, Packet::ConnAck(_)), "{packet:?}"));
+    mirror.0.store(false, Ordering::Relaxed);
+    let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+    let publish = Publish { delivery, retain: false, topic: "to/nobody", properties: Properties::EMPTY, payload: b"!" };
+    let before = broker.stats().publish_received;
+    client.send(&publish);
+    while broker.stats().publish_received == before {
+        std::thread::yield_now();
+    }
+    ear.set_nonblocking(true).unwrap();
+    let heard = ear.peek(&mut [0; 1]).map_err(|error| error.kind());
+    ear.set_nonblocking(false).unwrap();
+    assert_eq!(heard, Err(ErrorKind::WouldBlock));
+    mirror.0.store(true, Ordering::Relaxed);
+    client.next(|packet| assert!(matches!(packet, Packet::Ack(_)), "{packet:?}"));
     broker.shutdown();
 }
 

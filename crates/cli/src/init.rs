@@ -90,7 +90,7 @@ fn first_line_of(path: &Path) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-fn made_up_password() -> Result<String> {
+pub(crate) fn made_up_password() -> Result<String> {
     let mut bytes = [0_u8; 5 * GROUPS];
     let random = rustls::crypto::ring::default_provider().secure_random;
     random.fill(&mut bytes).ok().context("the operating system gives no random numbers")?;

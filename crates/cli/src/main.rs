@@ -6,6 +6,7 @@
 
 mod arguments;
 mod client;
+mod cluster;
 mod demo;
 mod format;
 mod import;
@@ -93,6 +94,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Sub(args)) => subscribe::run(&args),
         Some(Command::Kp(args)) => kp::run(&args),
         Some(Command::Init(args)) => init::run(&args).map(|()| 0),
+        Some(Command::Cluster(args)) => cluster::run(&args),
         Some(Command::User(args)) => user::run(&args).map(|()| 0),
         Some(Command::Token(args)) => operate::token(&args),
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),

@@ -30,6 +30,18 @@ pub struct Carrier {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What a carrier has written and the engine does not keep yet.
+#[derive(Clone, Debug)]
+pub struct Lag(Arc<NatsMirror>);
+
+impl Lag {
+    /// Operations of the disk.
+    pub fn waiting(&self) -> u64 {
+        let files = self.0.files();
+        files.writer.last().saturating_sub(files.writer.kept())
+    }
+}
+
 /// How it ends.
 #[derive(Debug, Default)]
 struct Farewell {
@@ -57,10 +69,15 @@ impl Carrier {
         let farewell = Arc::new(Farewell::default());
         let lease =
             Lease { incarnation: membership.incarnation, epoch, has_left: false, address: membership.address.clone() };
+        let beside = membership.engine.beside.clone();
         let beat = Beat { engine: engine.clone(), node: membership.node.clone(), lease, mirror: Arc::clone(&mirror) };
         let (pump, goodbye) = (Arc::clone(&mirror), Arc::clone(&farewell));
         let run = move || {
             let ending = runtime.block_on(async move {
+                let near = engine.clone();
+                if let Some(server) = beside {
+                    tokio::spawn(async move { near.bring_near(&server).await });
+                }
                 tokio::select! {
                     ending = pump.pump(engine) => Some(ending),
                     () = beat.go_on() => None,
@@ -79,8 +96,14 @@ impl Carrier {
         let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(run);
         let thread = thread.map_err(|source| ClusterError::Io { what: "cannot start a thread".to_owned(), source })?;
         let carrier = Self { mirror, epoch, farewell, thread: Some(thread) };
-        carrier.complete(&membership.store, lacks).map_err(at("bring to the engine what is in", &membership.store))?;
-        Ok(carrier)
+        match carrier.complete(&membership.store, lacks) {
+            Ok(()) => Ok(carrier),
+            Err(error) => {
+                // Its thread would go on saying that this node has the lineage.
+                carrier.abandon();
+                Err(at("bring to the engine what is in", &membership.store)(error))
+            }
+        }
     }
 
     fn complete(&self, store: &Path, lacks: Vec<Lack>) -> io::Result<()> {
@@ -121,6 +144,11 @@ impl Carrier {
         Arc::clone(&self.mirror) as Arc<dyn Mirror>
     }
 
+    /// What waits for the engine, for whoever shows it.
+    pub fn lag(&self) -> Lag {
+        Lag(Arc::clone(&self.mirror))
+    }
+
     /// Its epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -159,10 +187,14 @@ impl Beat {
         let mut tick = tokio::time::interval(RENEW_INTERVAL);
         loop {
             tick.tick().await;
-            self.engine.renew(&self.node, &self.lease).await;
+            let asked = self.mirror.now();
+            let is_renewed = self.engine.renew(&self.node, &self.lease).await;
             // A node that writes hears it from the stream. One that does not has to ask.
             if let Ok(Some((_, epoch, _))) = self.engine.owner().await {
                 self.mirror.fence(epoch);
+                if is_renewed && epoch == self.lease.epoch {
+                    self.mirror.confirm(asked);
+                }
             }
         }
     }

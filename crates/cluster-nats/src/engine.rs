@@ -13,8 +13,8 @@ use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::{CreateStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::kv::{self, Store};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream};
-use async_nats::jetstream::{self, Context};
-use async_nats::{ConnectErrorKind, ConnectOptions};
+use async_nats::jetstream::{self, Context, ErrorCode};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use bytes::Bytes;
 use tidegate_cluster::limits::ADDRESS_BYTES_MAX;
 use tidegate_cluster::{Answer, ClusterName, DiskOp, Entry, Lease, NodeName, Opening, ProbeAnswer, Subject, Subjects};
@@ -52,6 +52,8 @@ pub struct EngineOptions {
     pub lineage: NodeName,
     /// How many of its servers keep a copy.
     pub replicas: usize,
+    /// The name of the server beside this node, if there is one: it leads while this node carries the lineage.
+    pub beside: Option<String>,
 }
 
 /// Why there is no cluster, in words for its operator.
@@ -87,43 +89,46 @@ pub(crate) type Owner = (u64, u64, Opening);
 /// A connection to the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
+    client: Client,
     context: Context,
     stream: Stream,
     bucket: Store,
     subjects: Subjects,
 }
 
+/// Connects, and asks nothing yet.
+pub(crate) async fn context(options: &EngineOptions) -> Result<(Client, Context), ClusterError> {
+    let servers: Vec<String> = options.servers.split(',').map(|server| server.trim().to_owned()).collect();
+    let mut connect = ConnectOptions::new().name("tidegate").connection_timeout(ANSWER_MAX);
+    if let Some(EngineUser { name, password }) = options.user.clone() {
+        connect = connect.user_and_password(name, password);
+    }
+    if let Some(ca) = options.ca.clone() {
+        connect = connect.add_root_certificates(ca).require_tls(true);
+    }
+    let at = without_secrets(&options.servers);
+    let client = connect.connect(servers).await.map_err(|error| match error.kind() {
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => ClusterError::Refused(format!(
+            "the engine at {at} does not let us in: check cluster.user and cluster.password_file ({error})"
+        )),
+        ConnectErrorKind::ServerParse => {
+            ClusterError::Refused(format!("cluster.engine is no address of an engine: {at} ({error})"))
+        }
+        ConnectErrorKind::Tls => ClusterError::Refused(format!("no TLS with the engine at {at}: {error}")),
+        _ => ClusterError::Unreachable(format!("no engine answers at {at} ({error}); is nats-server running there?")),
+    })?;
+    let mut context = jetstream::new(client.clone());
+    context.set_timeout(ANSWER_MAX);
+    Ok((client, context))
+}
+
 impl Engine {
     pub(crate) async fn connect(options: &EngineOptions) -> Result<Self, ClusterError> {
-        let servers: Vec<String> = options.servers.split(',').map(|server| server.trim().to_owned()).collect();
-        let mut connect = ConnectOptions::new().name("tidegate").connection_timeout(ANSWER_MAX);
-        if let Some(EngineUser { name, password }) = options.user.clone() {
-            connect = connect.user_and_password(name, password);
-        }
-        if let Some(ca) = options.ca.clone() {
-            connect = connect.add_root_certificates(ca).require_tls(true);
-        }
-        let at = without_secrets(&options.servers);
-        let client = connect.connect(servers).await.map_err(|error| match error.kind() {
-            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                ClusterError::Refused(format!(
-                    "the engine at {at} does not let us in: check cluster.user and cluster.password_file ({error})"
-                ))
-            }
-            ConnectErrorKind::ServerParse => {
-                ClusterError::Refused(format!("cluster.engine is no address of an engine: {at} ({error})"))
-            }
-            ConnectErrorKind::Tls => ClusterError::Refused(format!("no TLS with the engine at {at}: {error}")),
-            _ => {
-                ClusterError::Unreachable(format!("no engine answers at {at} ({error}); is nats-server running there?"))
-            }
-        })?;
-        let mut context = jetstream::new(client);
-        context.set_timeout(ANSWER_MAX);
+        let ((client, context), at) = (context(options).await?, without_secrets(&options.servers));
         let subjects = Subjects::new(options.cluster.clone(), options.lineage.clone());
         let stream = open_stream(&context, &subjects, options.replicas, &at).await?;
         let bucket = open_bucket(&context, &subjects, options.replicas, &at).await?;
-        Ok(Self { context, stream, bucket, subjects })
+        Ok(Self { client, context, stream, bucket, subjects })
     }
 
     /// Publishes an operation at its place.
@@ -182,6 +187,21 @@ impl Engine {
         ClusterError::Refused(format!("the stream {} cannot be used: {words}", self.subjects.stream()))
     }
 
+    /// Lets the server beside this node lead: then its writes take one way less, and another server that ends does not hold them up for an
+    /// election. What does not work is no harm.
+    pub(crate) async fn bring_near(&self, server: &str) {
+        for stream in [&self.stream, &self.bucket.stream] {
+            let Ok(Ok(info)) = tokio::time::timeout(ANSWER_MAX, stream.get_info()).await else { continue };
+            let leader = info.cluster.and_then(|cluster| cluster.leader);
+            if leader.is_none_or(|leader| leader == server) {
+                continue;
+            }
+            let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.{}", info.config.name);
+            let wish = format!("{{\"placement\":{{\"preferred\":\"{server}\"}}}}");
+            let _ = tokio::time::timeout(ANSWER_MAX, self.client.request(subject, wish.into())).await;
+        }
+    }
+
     /// Throws away what nobody needs; whether it was done.
     pub(crate) async fn purge(&self, subject: Subject, below: Option<u64>) -> bool {
         let purge = self.stream.purge().filter(self.subjects.text(subject));
@@ -229,8 +249,13 @@ fn without_secrets(servers: &str) -> String {
     servers.split(',').map(|server| bare(server.trim())).collect::<Vec<_>>().join(",")
 }
 
-fn unanswered(error: &dyn fmt::Display) -> ClusterError {
+pub(crate) fn unanswered(error: &dyn fmt::Display) -> ClusterError {
     ClusterError::Unreachable(format!("the engine does not answer: {error}"))
+}
+
+/// Servers of the engine that are missing may come.
+fn is_passing(code: ErrorCode) -> bool {
+    [ErrorCode::CLUSTER_NOT_AVAILABLE, ErrorCode::CLUSTER_NO_PEERS, ErrorCode::CLUSTER_NOT_LEADER].contains(&code)
 }
 
 async fn open_stream(
@@ -250,9 +275,12 @@ async fn open_stream(
     };
     context.get_or_create_stream(config).await.map_err(|error| match error.kind() {
         CreateStreamErrorKind::TimedOut => unanswered(&error),
-        CreateStreamErrorKind::JetStreamUnavailable => {
-            ClusterError::Refused(format!("the engine at {at} has no JetStream: start it with --jetstream"))
-        }
+        CreateStreamErrorKind::JetStreamUnavailable => ClusterError::Unreachable(format!(
+            "the engine at {at} has no JetStream (start it with --jetstream), or is not ready yet"
+        )),
+        CreateStreamErrorKind::JetStream(error) if is_passing(error.kind()) => ClusterError::Unreachable(format!(
+            "the engine at {at} cannot keep {replicas} copies yet, too few of its servers are there ({error}); start the other nodes"
+        )),
         _ => ClusterError::Refused(format!(
             "the engine at {at} cannot keep {replicas} copies of {}: {error}; cluster.replicas says how many of its servers keep one",
             subjects.stream()
@@ -265,8 +293,9 @@ async fn open_bucket(context: &Context, subjects: &Subjects, replicas: usize, at
         return Ok(bucket);
     }
     let config = kv::Config { bucket: subjects.bucket(), history: 1, num_replicas: replicas, ..kv::Config::default() };
+    // The stream was made with as many copies: what stands in the way of this passes.
     context.create_key_value(config).await.map_err(|error| {
-        ClusterError::Refused(format!("the engine at {at} cannot keep the table {}: {error}", subjects.bucket()))
+        ClusterError::Unreachable(format!("the engine at {at} cannot keep the table {}: {error}", subjects.bucket()))
     })
 }
 

@@ -6,7 +6,10 @@ mod folder;
 mod follower;
 mod mirror;
 mod standby;
+mod view;
 
-pub use carrier::Carrier;
+pub use carrier::{Carrier, Lag};
 pub use engine::{ClusterError, EngineOptions, EngineUser};
 pub use standby::{Membership, News, stand_by};
+pub use tidegate_cluster::Ending;
+pub use view::{ClusterView, CopyView, NodeView, forget, look};

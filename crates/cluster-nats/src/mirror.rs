@@ -1,10 +1,11 @@
 //! The mirror of a running store: its calls come from the store's threads and wait, the engine's answers come from a task.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::limits::QUEUE_BYTES_CALM;
+use tidegate_cluster::limits::{HOLD, QUEUE_BYTES_CALM};
 use tidegate_cluster::{Ending, Refusal, ReplicatedFiles, WriterAct};
 use tidegate_store::disk::{Mirror, MirrorChange};
 use tokio::sync::Notify;
@@ -24,11 +25,21 @@ pub(crate) struct NatsMirror {
     /// There is something to send.
     pushed: Notify,
     began: Instant,
+    /// When the lease was confirmed, as asked for, in milliseconds since the beginning; 0 is never, or no more.
+    confirmed: AtomicU64,
+    is_over: AtomicBool,
 }
 
 impl NatsMirror {
     pub(crate) fn new(files: ReplicatedFiles) -> Self {
-        Self { files: Mutex::new(files), changed: Condvar::new(), pushed: Notify::new(), began: Instant::now() }
+        Self {
+            files: Mutex::new(files),
+            changed: Condvar::new(),
+            pushed: Notify::new(),
+            began: Instant::now(),
+            confirmed: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn files(&self) -> MutexGuard<'_, ReplicatedFiles> {
@@ -39,9 +50,24 @@ impl NatsMirror {
         self.files().writer.ending()
     }
 
+    /// Since the beginning.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The engine has taken a sign of life that was sent at this time, and no other owner is known.
+    pub(crate) fn confirm(&self, asked: Duration) {
+        self.confirmed.store(u64::try_from(asked.as_millis()).unwrap_or(0).max(1), Ordering::Relaxed);
+    }
+
     /// Somebody has seen another epoch.
     pub(crate) fn fence(&self, by: u64) {
-        self.files().writer.fence(by);
+        let mut files = self.files();
+        files.writer.fence(by);
+        if files.writer.ending().is_some() {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        drop(files);
         self.changed.notify_all();
         self.pushed.notify_one();
     }
@@ -138,5 +164,11 @@ impl Mirror for NatsMirror {
 
     fn wait(&self, number: u64) -> io::Result<()> {
         self.wait_until(|files| files.writer.kept() >= number)
+    }
+
+    fn holds(&self) -> bool {
+        let confirmed = self.confirmed.load(Ordering::Relaxed);
+        let is_fresh = self.now() < Duration::from_millis(confirmed) + HOLD;
+        confirmed > 0 && is_fresh && !self.is_over.load(Ordering::Relaxed)
     }
 }

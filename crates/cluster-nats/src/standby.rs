@@ -42,6 +42,15 @@ pub enum News {
     StandsBy {
         /// That one.
         owner: NodeName,
+        /// Where clients find it, in its own words.
+        address: Option<String>,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// How far the copy is, now and then.
+    Follows {
+        /// Messages of the stream that are not here yet.
+        behind: u64,
     },
     /// The lineage is this node's from this epoch on; what is there is being read.
     TakesOver {
@@ -148,6 +157,7 @@ async fn wait_for_turn(
         watch: LeaseWatch::new(membership.node.clone(), membership.incarnation),
         began: Instant::now(),
         renewed: None,
+        counted: None,
         said: None,
     };
     let mut tick = tokio::time::interval(LOOK_INTERVAL);
@@ -167,7 +177,11 @@ async fn wait_for_turn(
                     Ok(Some((opened_at, epoch, opening, is_first))) => {
                         return Ok(Some(Turn { engine, follower, messages, opened_at, epoch, opening, is_first, note }));
                     }
-                    Ok(None) => {}
+                    Ok(None) => {
+                        if let Some(last) = look.last_sequence(&engine).await {
+                            say(News::Follows { behind: last.saturating_sub(follower.replica.sequence()) });
+                        }
+                    }
                     Err(ClusterError::Unreachable(words)) => look.tell(News::Unreachable(words), say),
                     Err(error) => return Err(error),
                 }
@@ -182,6 +196,7 @@ struct Look<'m> {
     watch: LeaseWatch,
     began: Instant,
     renewed: Option<Instant>,
+    counted: Option<Instant>,
     said: Option<News>,
 }
 
@@ -220,8 +235,11 @@ impl Look<'_> {
             Decision::Adopt => self.renew(engine).await,
         }
         if self.watch.decide(now, opening) != Decision::Adopt {
-            let owner = opening.map_or_else(|| node.clone(), |opening| opening.node.clone());
-            self.tell(News::StandsBy { owner }, say);
+            let who = opening.map_or_else(|| node.clone(), |opening| opening.node.clone());
+            let seen = self.watch.nodes().find(|(node, _)| **node == who);
+            let address = seen.map(|(_, seen)| seen.lease.address.clone());
+            let epoch = owner.as_ref().map_or(0, |(_, epoch, _)| *epoch);
+            self.tell(News::StandsBy { owner: who, address, epoch }, say);
             return Ok(None);
         }
         Ok(self.open(engine, note, owner.as_ref()).await)
@@ -244,6 +262,15 @@ impl Look<'_> {
             // Somebody was faster, or the next look tells.
             Answer::WrongLast | Answer::Maybe => None,
         }
+    }
+
+    /// How far the stream is, now and then.
+    async fn last_sequence(&mut self, engine: &Engine) -> Option<u64> {
+        if self.counted.is_some_and(|at| at.elapsed() < RENEW_INTERVAL) {
+            return None;
+        }
+        self.counted = Some(Instant::now());
+        engine.last_sequence().await
     }
 
     async fn renew(&mut self, engine: &Engine) {

@@ -31,6 +31,8 @@ pub const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// A node that has not said so for as long is dead. The engine's election takes 4 to 9 s and stalls all alike: what is not
 /// read does not count as silence.
 pub const LEASE: Duration = Duration::from_secs(6);
+/// An owner whose lease was not confirmed for as long says nothing to anybody until it is: others may have the lineage a second later.
+pub const HOLD: Duration = Duration::from_secs(5);
 /// Readings of a silent lease within [`LEASE`] before it counts as over.
 pub const READINGS_MIN: u32 = 3;
 /// How often others are looked at.

@@ -13,6 +13,8 @@ pub mod backup;
 pub mod bind;
 pub mod bridges;
 pub mod certificate;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod config;
 pub mod descriptors;
 pub mod disk_free;

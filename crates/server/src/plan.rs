@@ -3,6 +3,7 @@
 //! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
 
 mod admission;
+pub mod cluster;
 mod gateway;
 mod guard;
 mod listeners;
@@ -104,7 +105,8 @@ pub fn admin_certificates(options: &Options) -> Option<TlsFiles> {
 
 /// Where the doors of the smart space are. Smart-M3 knows no users, so with users it is opened on demand only.
 pub fn space(options: &Options, has_users: bool) -> SpaceAddresses {
-    if guard(options).is_some() {
+    // A cluster does not keep the smart space yet: what it confirmed here would be gone at the next node.
+    if guard(options).is_some() || cluster::is_node(options) {
         return SpaceAddresses::default();
     }
     let ssap = match options.listeners.ssap {
@@ -162,6 +164,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
         sn,
         drain_timeout: options.server.drain_timeout.0,
         origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
+        mirror: None,
         store: options.store.keep.then(|| StoreConfig {
             dir: store_dir(options),
             durability: options.store.durability.0,

@@ -27,7 +27,7 @@ use crate::door_certificates::DoorCertificates;
 use crate::http_authority::HttpAuthority;
 use crate::log::LevelHandle;
 use crate::security::{Security, server_certificates};
-use crate::serve::{Ready, log_warnings, prepare_for};
+use crate::serve::{Ready, Seat, log_warnings, prepare_for};
 use crate::sinks::SinkBoard;
 use crate::tokens::TokenKeys;
 use crate::{authority, certificate, plan};
@@ -56,6 +56,8 @@ pub struct RunningProcess {
     demo: Arc<dyn Demo>,
     bridges: OnceLock<Vec<Arc<BridgeBoard>>>,
     sinks: OnceLock<Vec<Arc<SinkBoard>>>,
+    /// The node, if this broker is one of a cluster.
+    seat: OnceLock<Seat>,
 }
 
 /// What holds at the moment. Also keeps two reloads from happening at once.
@@ -118,6 +120,7 @@ impl RunningProcess {
             demo,
             bridges: OnceLock::new(),
             sinks: OnceLock::new(),
+            seat: OnceLock::new(),
         }
     }
 
@@ -158,6 +161,11 @@ impl RunningProcess {
     /// The sinks run.
     pub fn note_sinks(&self, boards: Vec<Arc<SinkBoard>>) {
         let _ = self.sinks.set(boards);
+    }
+
+    /// The broker is a node of a cluster.
+    pub fn note_seat(&self, seat: Seat) {
+        let _ = self.seat.set(seat);
     }
 
     pub fn note_draining(&self) {

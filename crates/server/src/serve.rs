@@ -6,11 +6,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use tidegate_admin::{Admin, AdminListeners, Demo, Otlp, ProcessControl, TlsSource};
+use tidegate_admin::{Admin, AdminListeners, ClusterReport, Demo, Otlp, ProcessControl, TlsSource};
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::store_link::{Opening, Restored};
 use tidegate_broker::{Broker, ListenerReport};
@@ -20,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
 use crate::door_certificates::DoorCertificates;
+use crate::log::LevelHandle;
 use crate::own_clients::OwnClients;
 use crate::plan::password_file;
 use crate::running::{self, RunningProcess};
@@ -43,6 +46,7 @@ pub fn prepare(sources: &Sources) -> Result<Ready, Problems> {
         return Err(Problems(problems));
     }
     plan::check_data_kind(&loaded)?;
+    plan::cluster::plan(&loaded)?;
     authority::check(&loaded)?;
     // Two independent judgements: the operator should see the problems of both.
     let (config, security) = match (plan::broker(&loaded), security::load(&loaded)) {
@@ -99,6 +103,45 @@ pub struct ServeCommand {
     pub place: String,
 }
 
+/// What lasts as long as the process, however often a broker begins and ends in it.
+pub struct Process {
+    pub sources: Sources,
+    pub command: ServeCommand,
+    pub demo: Arc<dyn Demo>,
+    pub level: LevelHandle,
+    /// None once the process is ending.
+    pub signals: Option<Signals>,
+    /// The configuration at the start.
+    pub loaded: Loaded,
+}
+
+/// The place of a node in its cluster, while it serves.
+#[derive(Clone)]
+pub struct Seat {
+    /// Another node has it: whoever is told so by a signal ends its clients.
+    pub is_lost: Arc<AtomicBool>,
+    /// The node, for whoever asks.
+    pub report: Arc<dyn Fn() -> ClusterReport + Send + Sync>,
+}
+
+impl std::fmt::Debug for Seat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seat").field("is_lost", &self.is_lost).finish_non_exhaustive()
+    }
+}
+
+/// Why a broker has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServeEnd {
+    /// It was told to.
+    Stopped,
+    /// Its log is another node's.
+    Lost,
+}
+
+/// What a broker waits for that has lost its log: nothing of it can be kept, so only for clients to hear that it ends.
+const LOST_DRAIN: Duration = Duration::from_secs(1);
+
 /// Runs the broker until it is told to stop. `demo` is what the dashboard can show.
 pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Result<()> {
     let ready = prepare(&sources)?;
@@ -114,6 +157,19 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     if security::is_root() {
         warn!(event = "security", "running as root; a user of its own is safer");
     }
+    let loaded = ready.loaded.clone();
+    let mut process = Process { sources, command, demo, level, signals: Some(signals), loaded };
+    #[cfg(feature = "cluster")]
+    if let Some(plan) = plan::cluster::plan(&process.loaded)? {
+        return crate::cluster::run(&mut process, ready, &plan);
+    }
+    serve(&mut process, ready, None).map(drop)
+}
+
+/// Serves until the process is told to stop, or until the log is another node's.
+pub fn serve(process: &mut Process, ready: Ready, seat: Option<Seat>) -> Result<ServeEnd> {
+    let Process { sources, command, demo, level, .. } = &*process;
+    let (sources, command, demo, level) = (sources.clone(), command.clone(), Arc::clone(demo), level.clone());
     let Ready { loaded, config, security } = ready;
     let audience = security::audience(&config, &security);
     let banner = Banner { audience, command, loaded: &loaded };
@@ -129,6 +185,9 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
         tokens.start().context("the keys of tokens cannot be fetched")?;
     }
     let running = Arc::new(RunningProcess::new(handle, sources, level, listeners, loaded.clone(), &security, demo));
+    if let Some(seat) = seat.clone() {
+        running.note_seat(seat);
+    }
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);
     // Before anybody can publish, at whatever listener: nothing that is acknowledged misses a bridge, a sink or a map.
@@ -153,12 +212,23 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     supervisor.ready();
     supervisor.feed(broker.watchdog());
     running::watch_certificates(&running).context("certificates cannot be watched")?;
-    wait(broker, own_clients, signals, &running, &supervisor);
+    let end = match process.signals.as_mut() {
+        Some(signals) => watch_signals(&broker, signals, &running, &supervisor, seat.as_ref()),
+        None => ServeEnd::Stopped,
+    };
+    match end {
+        ServeEnd::Stopped => drain(broker, own_clients, process.signals.take(), &running, &supervisor),
+        ServeEnd::Lost => {
+            running.note_draining();
+            drop(own_clients);
+            broker.shutdown_within(LOST_DRAIN);
+        }
+    }
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);
     drop(space);
     drop(otlp);
-    Ok(())
+    Ok(end)
 }
 
 /// What the store had to say: one line if all is well, and one for each thing that is not.
@@ -241,14 +311,21 @@ pub fn log_warnings(ready: &Ready) {
     }
 }
 
-fn wait(
-    broker: Broker,
-    own_clients: OwnClients,
-    mut signals: Signals,
+fn watch_signals(
+    broker: &Broker,
+    signals: &mut Signals,
     running: &RunningProcess,
     supervisor: &Supervisor,
-) {
+    seat: Option<&Seat>,
+) -> ServeEnd {
+    let is_lost = || seat.is_some_and(|seat| seat.is_lost.load(Ordering::Relaxed));
+    if is_lost() {
+        return ServeEnd::Lost;
+    }
     for signal in signals.forever() {
+        if is_lost() && !matches!(signal, SIGTERM | SIGINT) {
+            return ServeEnd::Lost;
+        }
         match signal {
             SIGHUP => {
                 supervisor.reloading();
@@ -256,17 +333,27 @@ fn wait(
                 drop(running.reload());
                 supervisor.ready();
             }
-            SIGUSR1 => log_counters(&broker),
+            SIGUSR1 => log_counters(broker),
             SIGUSR2 => running.toggle_debug(),
             _ => break,
         }
     }
+    ServeEnd::Stopped
+}
+
+fn drain(
+    broker: Broker,
+    own_clients: OwnClients,
+    signals: Option<Signals>,
+    running: &RunningProcess,
+    supervisor: &Supervisor,
+) {
     supervisor.stopping();
     info!(event = "drain", "draining; a second signal stops at once");
     running.note_draining();
     std::thread::spawn(move || {
         let stop = |signal: &i32| matches!(*signal, SIGTERM | SIGINT);
-        if signals.forever().any(|signal| stop(&signal)) {
+        if signals.is_some_and(|mut signals| signals.forever().any(|signal| stop(&signal))) {
             // Asked twice: nothing is waited for any more.
             std::process::exit(1);
         }

@@ -49,6 +49,13 @@ impl Supervisor {
         self.tell("STOPPING=1");
     }
 
+    /// A sign of life of a process that has no broker to ask.
+    pub fn is_alive(&self) {
+        if self.watchdog.is_some() {
+            self.tell("WATCHDOG=1");
+        }
+    }
+
     /// From now on a sign of life is sent as long as every loop turns.
     pub fn feed(&self, mut pulse: Watchdog) {
         let (Some(watchdog), Some(_)) = (self.watchdog, &self.socket) else { return };

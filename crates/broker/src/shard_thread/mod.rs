@@ -149,6 +149,8 @@ pub(crate) struct ShardThread {
     login_ends: LoginEnds,
     /// The broker goes down; by then at the latest.
     draining: Option<Timestamp>,
+    /// Nobody may be told anything; when to look again.
+    silenced: Option<Timestamp>,
     /// Whoever waits for the end of this turn.
     ticks: Vec<SyncSender<()>>,
 }
@@ -208,6 +210,7 @@ impl ShardThread {
             stats_shown_at: now,
             login_ends: LoginEnds::default(),
             draining: None,
+            silenced: None,
             ticks: Vec::new(),
         }
     }
@@ -243,7 +246,7 @@ impl ShardThread {
 
     /// When to go on without being told; zero time from now if there is something left to do.
     fn wake_at(&self) -> Option<Timestamp> {
-        let can_write = !self.write_next.is_empty() && self.shard.may_write();
+        let can_write = !self.write_next.is_empty() && self.shard.may_write() && self.silenced.is_none();
         let has_work = !self.ready.is_empty()
             || !self.order.is_empty()
             || can_write
@@ -272,6 +275,7 @@ impl ShardThread {
             self.meter.due(),
             self.system_due(),
             self.draining,
+            self.silenced,
         ]
         .into_iter()
         .flatten()
@@ -409,6 +413,7 @@ impl ShardThread {
                 ThreadMessage::Mapped(outgoing) => self.publish_mapped(&outgoing),
                 ThreadMessage::System(news) => self.shard.handle_system(&news.0, news.1.as_bytes(), self.now),
                 ThreadMessage::Shutdown => self.shut_down(),
+                ThreadMessage::ShutdownWithin(time) => self.shut_down_within(time),
             }
         }
     }
@@ -439,8 +444,12 @@ impl ShardThread {
     }
 
     fn shut_down(&mut self) {
+        self.shut_down_within(self.rules.drain_timeout);
+    }
+
+    fn shut_down_within(&mut self, time: Duration) {
         if self.draining.is_none() {
-            self.draining = Some(self.now + self.rules.drain_timeout);
+            self.draining = Some(self.now + time);
             if let Some(shard_writer) = &mut self.shard_writer {
                 shard_writer.write_rhythms(&mut self.shard, self.now);
             }

@@ -15,7 +15,7 @@ use super::connection::{ReadState, SocketConnection, Spoken, StreamEnd};
 use super::{ShardThread, token};
 use crate::handshake::Handshake;
 use crate::limits::{
-    BYTES_OF_A_UNIT, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, TURN_READ_BYTES_MAX, TURN_UNITS_MAX, UNIT_BYTES,
+    BYTES_OF_A_UNIT, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, SILENCE, TURN_READ_BYTES_MAX, TURN_UNITS_MAX, UNIT_BYTES,
 };
 use crate::link::SourceState;
 
@@ -258,6 +258,12 @@ impl ShardThread {
     /// One vectored write for each connection that has something new.
     pub(super) fn write_all(&mut self) {
         if !self.shard.may_write() {
+            return;
+        }
+        // After everything was decided: what was decided by who was asleep is not said.
+        let may_speak = self.shared.store.as_ref().is_none_or(|store| store.may_speak());
+        self.silenced = (!may_speak).then(|| self.now + SILENCE);
+        if !may_speak {
             return;
         }
         self.turn_number = self.turn_number.wrapping_add(1);

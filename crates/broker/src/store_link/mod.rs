@@ -25,7 +25,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::persist::Trouble;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Shard, Whom};
-use tidegate_store::disk::{FsDisk, FsFiles};
+use tidegate_store::disk::{Disk, FsDisk, FsFiles, Mirror, MirroredDisk};
 use tidegate_store::{
     Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, StoreError, TroubleMemory,
     TroubleNews, WriterOptions,
@@ -69,6 +69,7 @@ pub(crate) struct StoreHandle {
     ban_writer: BanWriter,
     /// What was logged about its health.
     said: Mutex<TroubleMemory>,
+    mirror: Option<Arc<dyn Mirror>>,
 }
 
 /// A store that was opened.
@@ -95,12 +96,35 @@ impl BanTicket {
 const BAN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl StoreHandle {
-    /// Opens the store and puts the shards back as they were.
-    pub(crate) fn open(config: &StoreConfig, shards: &mut [Shard], now: Timestamp) -> io::Result<Opened> {
+    /// Opens the store and puts the shards back as they were. With a mirror, what counts as kept is kept there, too.
+    pub(crate) fn open(
+        config: &StoreConfig,
+        mirror: Option<Arc<dyn Mirror>>,
+        shards: &mut [Shard],
+        now: Timestamp,
+    ) -> io::Result<Opened> {
+        let disk = FsDisk::open(&config.dir).map_err(failed)?;
+        let notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
+        match mirror {
+            None => Self::open_on(disk, notes, config, shards, now),
+            Some(mirror) => {
+                let disk = MirroredDisk::new(disk, Arc::clone(&mirror));
+                let mut opened = Self::open_on(disk, notes, config, shards, now)?;
+                opened.store.mirror = Some(mirror);
+                Ok(opened)
+            }
+        }
+    }
+
+    fn open_on<D: Disk + Send + 'static>(
+        disk: D,
+        mut notes: Vec<String>,
+        config: &StoreConfig,
+        shards: &mut [Shard],
+        now: Timestamp,
+    ) -> io::Result<Opened> {
         let options = LogOptions { strict: config.strict, size_max: config.size_max, ..LogOptions::default() };
         let mut image = StoreImage::default();
-        let disk = FsDisk::open(&config.dir).map_err(failed)?;
-        let mut notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).map_err(failed)?;
         notes.extend(log.usage().outlook());
         let wall = WallClock::now(now, image.clock_ms());
@@ -125,7 +149,7 @@ impl StoreHandle {
         let ban_writer = BanWriter::new(writer.producer(move || bell.notify_all()), changed);
         let (writer, fetcher) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Some(fetcher)));
         let said = Mutex::default();
-        let store = Self { config: config.clone(), wall, writer, fetcher, ban_writer, said };
+        let store = Self { config: config.clone(), wall, writer, fetcher, ban_writer, said, mirror: None };
         Ok(Opened { store, opening: Opening { report, restored, notes }, first, bans, rates })
     }
 
@@ -167,6 +191,11 @@ impl StoreHandle {
     /// The page reader of one shard; `wake` is called when something of it was read.
     pub(crate) fn page_reader(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<PageReader> {
         self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|fetcher| fetcher.page_reader(wake))
+    }
+
+    /// Whether clients may be told anything: not while another node may have this log without our knowing.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.mirror.as_ref().is_none_or(|mirror| mirror.holds())
     }
 
     pub(crate) fn wall(&self) -> WallClock {
@@ -251,7 +280,12 @@ fn rate((subject, interval_ns, burst): (&str, u64, u32)) -> Option<(OperatorSett
 /// What was done while restoring (sessions that had expired, messages that were on their way) is written before anything
 /// else, the first shard last: it is the one that says that something is done. What cannot be written is for the
 /// scribes.
-fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &WallClock, now: Timestamp) -> Vec<Vec<RecordBatch>> {
+fn write_first<D: Disk>(
+    log: &mut Log<D>,
+    shards: &mut [Shard],
+    wall: &WallClock,
+    now: Timestamp,
+) -> Vec<Vec<RecordBatch>> {
     let mut first: Vec<Vec<RecordBatch>> = shards.iter().map(|_| Vec::new()).collect();
     for (index, shard) in shards.iter_mut().enumerate().rev() {
         let turn = shard.poll_journal();

@@ -8,7 +8,7 @@ use super::Cli;
 
 /// Every command, once.
 const GROUPS: [(&str, &[&str]); 8] = [
-    ("Run a broker", &["serve", "guard", "init", "user", "token", "check", "config", "import"]),
+    ("Run a broker", &["serve", "guard", "init", "cluster", "user", "token", "check", "config", "import"]),
     ("Messages", &["pub", "sub"]),
     (
         "See what is going on",

@@ -1,5 +1,6 @@
 //! What the user typed, as clap sees it. Each command has a second type beside its code that says what the program needs.
 
+mod cluster;
 mod connect;
 mod help;
 mod init;
@@ -18,6 +19,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use cluster::{
+    ClusterArgs, ClusterCommand, ClusterDemoArgs, ClusterInitArgs, ClusterJoinArgs, ClusterLeaveArgs, ClusterStatusArgs,
+};
 pub(crate) use connect::ConnectArgs;
 pub(crate) use help::grouped;
 pub(crate) use init::InitArgs;
@@ -93,6 +97,8 @@ pub(crate) enum Command {
     Kp(Box<KpArgs>),
     /// Make a configuration and a first user, to accept clients from other machines
     Init(InitArgs),
+    /// Run several nodes: configurations, how they are, a demonstration
+    Cluster(ClusterArgs),
     /// Add, remove and list users
     User(UserArgs),
     /// Make tokens that clients give as passwords, and take them back

@@ -42,6 +42,7 @@ pages! {
     metrics: "docs/metrics.md",
     security: "docs/security.md",
     durability: "docs/durability.md",
+    cluster: "docs/cluster.md",
     bridge: "docs/bridge.md",
     guard: "docs/guard.md",
     sinks: "docs/sinks.md",

@@ -13,6 +13,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::ConfigValue;
 use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
+use super::cluster::{ClusterLabel, EngineWord, NodeLabel, PeerList};
 use super::map::{PrefixList, UserName};
 use super::proofs::{AuthorityPlace, KeyPlace, OptionalText, PinList, PlainText, TextList};
 use super::setting::{Auto, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
@@ -202,6 +203,36 @@ keys! {
         Restart key: Option<PathBuf> = None;
         /// How long the broker behind may take to accept a connection and answer a CONNECT.
         Restart timeout: Span<100, 60_000> = Span(std::time::Duration::from_secs(5));
+    }
+    cluster: ClusterSection {
+        /// The cluster that this broker is a node of; "off": it is alone. One node serves at a time, and the others stand by with a copy of its log.
+        Restart name: Or<Off, ClusterLabel> = Or::WORD;
+        /// This node's name, which no other of its cluster has.
+        Restart node: Or<Off, NodeLabel> = Or::WORD;
+        /// The engine that keeps the copies (NATS with JetStream): "managed" starts one beside this process, and ends it with this process; addresses are of one that runs.
+        Restart engine: EngineWord = EngineWord::Managed;
+        /// The program of a managed engine: a path, or a name that is looked for in PATH.
+        Restart engine_program: PlainText = PlainText("nats-server".to_owned());
+        /// Where a managed engine listens for this node.
+        Restart engine_listen: BindAddress = BindAddress(([127, 0, 0, 1], 4222).into());
+        /// Where a managed engine listens for those of the other nodes; beyond this machine it needs a password.
+        Restart engine_routes: BindAddress = BindAddress(([127, 0, 0, 1], 6222).into());
+        /// Where the managed engines of all nodes are for each other, this one's among them: three or more, or none for an engine that is alone.
+        Restart peers: PeerList = PeerList::default();
+        /// Copies that the engine keeps; auto is 3 with three servers or more, else 1.
+        Restart replicas: Or<Auto, WholeNumber<1, 5>> = Or::WORD;
+        /// Whom the engine knows this node as; unset: "tidegate", if there is a password.
+        Restart user: OptionalText = OptionalText::default();
+        /// A file with the password for the engine in its first line, the same for all nodes.
+        Restart password_file: Option<PathBuf> = None;
+        /// Who has signed the certificates of the engine's servers, PEM; with it the engine is asked over TLS.
+        Restart ca: Option<PathBuf> = None;
+        /// The certificate that a managed engine shows to those of the other nodes, PEM.
+        Restart cert: Option<PathBuf> = None;
+        /// The private key of that, PEM, not encrypted.
+        Restart key: Option<PathBuf> = None;
+        /// Where clients find this node, for those who ask another; unset: as listeners.mqtt has it.
+        Restart address: OptionalText = OptionalText::default();
     }
     space: SpaceSection {
         /// Longest time of a request to the smart space, which is that of one that says nothing about it.

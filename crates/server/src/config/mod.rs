@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod block;
 pub mod bridge;
 pub mod class;
+pub mod cluster;
 mod environment;
 mod file;
 pub mod kafka;
@@ -180,15 +181,16 @@ pub fn absolute(path: &Path) -> PathBuf {
 impl Options {
     /// What is shown and said should mean the same file to everybody.
     fn make_absolute(&mut self) {
-        let Self { server, tls, security, jwt, http_auth, .. } = self;
+        let Self { server, cluster, tls, security, jwt, http_auth, .. } = self;
         let of_tls = [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut tls.crl];
         let others =
             [&mut security.password_file, &mut security.acl_file, &mut jwt.secret_file, &mut jwt.ca, &mut http_auth.ca];
+        let of_cluster = [&mut cluster.password_file, &mut cluster.ca, &mut cluster.cert, &mut cluster.key];
         let keys = match &mut jwt.keys {
             setting::Or::Is(proofs::KeyPlace::File(path)) => Some(path),
             _ => None,
         };
-        for path in of_tls.into_iter().chain(others).flatten().chain(keys).chain([&mut server.data]) {
+        for path in of_tls.into_iter().chain(others).chain(of_cluster).flatten().chain(keys).chain([&mut server.data]) {
             *path = absolute(path);
         }
     }

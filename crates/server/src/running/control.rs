@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use signal_hook::consts::SIGTERM;
 use tidegate_admin::{
-    AccessOverview, BridgeReport, Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded,
-    SettingInForce, SinkReport, TokenOverview, TokenWish, UserChange, UserDirectory,
+    AccessOverview, BridgeReport, Certificate, ClusterReport, Demo, ListenerState, ListenerStatus, ProcessControl,
+    Reloaded, SettingInForce, SinkReport, TokenOverview, TokenWish, UserChange, UserDirectory,
 };
 use tidegate_broker::config::Listener;
 use tidegate_broker::{ExtraMetric, ListenerReport};
@@ -181,6 +181,10 @@ impl ProcessControl for RunningProcess {
 
     fn space(&self) -> Option<tidegate_space::SpaceHandle> {
         self.space.get().cloned()
+    }
+
+    fn cluster(&self) -> Option<ClusterReport> {
+        self.seat.get().map(|seat| (seat.report)())
     }
 
     fn sinks(&self) -> Vec<SinkReport> {

@@ -32,6 +32,11 @@ pub trait Mirror: Send + Sync + fmt::Debug {
     fn push(&self, change: MirrorChange<'_>, is_urgent: bool) -> io::Result<u64>;
     /// Returns when everything up to this number is kept there.
     fn wait(&self, number: u64) -> io::Result<()>;
+    /// Whether it is certain that nobody else writes in the place of who writes here. While it is not, nobody is told anything: who
+    /// was asleep does not know what has changed.
+    fn holds(&self) -> bool {
+        true
+    }
 }
 
 /// A disk and its mirror.

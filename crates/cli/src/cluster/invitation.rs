@@ -1,0 +1,200 @@
+//! What the nodes of a cluster have to know of each other before they can meet, and the configuration that it makes.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+/// Nodes of one invitation.
+const NODES_MAX: usize = 7;
+/// Of two, neither knows whether the other is gone.
+const NODES_MIN: usize = 3;
+/// Where the engines of other nodes listen, if nobody says otherwise.
+const ROUTES_PORT: u16 = 6222;
+
+/// All of a cluster, with its secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Invitation {
+    pub(super) cluster: String,
+    pub(super) password: String,
+    pub(super) nodes: Vec<InvitedNode>,
+}
+
+/// A node and the ports it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InvitedNode {
+    pub(super) name: String,
+    pub(super) host: String,
+    /// Ports of MQTT, the admin API, the engine for the node, the engine for the others.
+    pub(super) mqtt: u16,
+    pub(super) admin: u16,
+    pub(super) engine: u16,
+    pub(super) routes: u16,
+}
+
+impl Invitation {
+    /// From `NAME=HOST,…`. Nodes of one host get ports that follow each other.
+    pub(super) fn new(cluster: &str, nodes: &str, password: String) -> Result<Self> {
+        is_name(cluster)?;
+        let mut list: Vec<InvitedNode> = Vec::new();
+        for word in nodes.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (name, place) = word.split_once('=').with_context(|| format!("{word:?}: expected NAME=HOST"))?;
+            is_name(name)?;
+            ensure!(list.iter().all(|node| node.name != name), "two nodes are called {name}");
+            let (host, port) = match place.rsplit_once(':') {
+                Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+                    (host, Some(port.parse::<u16>().with_context(|| format!("{port:?} is no port"))?))
+                }
+                _ => (place, None),
+            };
+            let is_host = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+            ensure!(!host.is_empty() && host.chars().all(is_host), "{host:?} is no name or address of a machine");
+            let offset = u16::try_from(list.iter().filter(|node| node.host == host).count()).unwrap_or(0);
+            list.push(InvitedNode {
+                name: name.to_owned(),
+                host: host.to_owned(),
+                mqtt: 1883 + offset,
+                admin: 18830 + offset,
+                engine: 4222 + offset,
+                routes: port.unwrap_or(ROUTES_PORT + offset),
+            });
+        }
+        let count = list.len();
+        ensure!((NODES_MIN..=NODES_MAX).contains(&count), "{count} nodes: expected {NODES_MIN} to {NODES_MAX}");
+        Ok(Self { cluster: cluster.to_owned(), password, nodes: list })
+    }
+
+    pub(super) fn node(&self, name: &str) -> Result<&InvitedNode> {
+        let found = self.nodes.iter().find(|node| node.name == name);
+        found.with_context(|| {
+            let known: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+            format!("no node of {} is called {name:?}: there are {}", self.cluster, known.join(", "))
+        })
+    }
+
+    /// As a file that is carried to another machine.
+    pub(super) fn text(&self) -> String {
+        let node = |node: &InvitedNode| {
+            json!({
+                "name": node.name, "host": node.host,
+                "mqtt": node.mqtt, "admin": node.admin, "engine": node.engine, "routes": node.routes,
+            })
+        };
+        let nodes: Vec<Value> = self.nodes.iter().map(node).collect();
+        let all = json!({ "tidegate_cluster": 1, "name": self.cluster, "password": self.password, "nodes": nodes });
+        format!("{all:#}\n")
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let all: Value = serde_json::from_str(text).context("this is no invitation")?;
+        if all["tidegate_cluster"] != 1 {
+            bail!("this is no invitation, or one of another version");
+        }
+        let word = |value: &Value| value.as_str().map(str::to_owned).context("a part is missing");
+        let (cluster, password) = (word(&all["name"])?, word(&all["password"])?);
+        let nodes = all["nodes"].as_array().context("it names no nodes")?;
+        let mut list = Vec::new();
+        for node in nodes.iter().take(NODES_MAX) {
+            let port = |name: &str| {
+                let port = node[name].as_u64().and_then(|port| u16::try_from(port).ok());
+                port.with_context(|| format!("the port of {name} is missing"))
+            };
+            let (name, host) = (word(&node["name"])?, word(&node["host"])?);
+            is_name(&name)?;
+            list.push(InvitedNode {
+                name,
+                host,
+                mqtt: port("mqtt")?,
+                admin: port("admin")?,
+                engine: port("engine")?,
+                routes: port("routes")?,
+            });
+        }
+        is_name(&cluster)?;
+        Ok(Self { cluster, password, nodes: list })
+    }
+
+    /// The configuration of one of its nodes; the password is in the file `cluster.password` beside it.
+    pub(super) fn configuration(&self, node: &InvitedNode) -> String {
+        let is_here = is_this_machine(&node.host);
+        let any = if is_here { "127.0.0.1" } else { "0.0.0.0" };
+        let is_shared = self.nodes.iter().filter(|other| other.host == node.host).count() > 1;
+        let mut text =
+            format!("# Node {} of the cluster {}.\n\n[server]\ndata = \"tidegate-data\"\n\n", node.name, self.cluster);
+        let _ = writeln!(text, "[listeners]\nmqtt = \"{any}:{}\"\nadmin = \"127.0.0.1:{}\"", node.mqtt, node.admin);
+        if is_shared {
+            // Other nodes of this machine have the usual ports.
+            for door in ["ws", "coap", "sn", "http_topics", "amqp"] {
+                let _ = writeln!(text, "{door} = \"off\"");
+            }
+        }
+        let peers: Vec<String> = self.nodes.iter().map(|peer| format!("\"{}:{}\"", peer.host, peer.routes)).collect();
+        let _ = writeln!(
+            text,
+            "\n[cluster]\nname = \"{}\"\nnode = \"{}\"\naddress = \"{}:{}\"\nengine = \"managed\"\npassword_file = \"cluster.password\"",
+            self.cluster, node.name, node.host, node.mqtt
+        );
+        let _ = writeln!(
+            text,
+            "engine_listen = \"127.0.0.1:{}\"\nengine_routes = \"{any}:{}\"\npeers = [{}]",
+            node.engine,
+            node.routes,
+            peers.join(", ")
+        );
+        text
+    }
+}
+
+/// Whether everything stays on one machine.
+pub(super) fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn is_name(name: &str) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    ensure!(
+        (1..=32).contains(&name.len()) && name.bytes().all(is_plain),
+        "{name:?} is no name of a cluster or node: 1 to 32 of a-z, 0-9 and -"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invitation(nodes: &str) -> Result<Invitation> {
+        Invitation::new("plant", nodes, "secret".to_owned())
+    }
+
+    #[test]
+    fn an_invitation_reads_back_and_one_of_others_is_refused() {
+        let made = invitation("a=10.0.0.1, b=10.0.0.2,c=c.example:7222").unwrap();
+        assert!(Invitation::parse(&made.text()).unwrap() == made);
+        assert_eq!(made.node("c").unwrap().routes, 7222);
+        assert!(made.node("d").unwrap_err().to_string().contains("there are a, b, c"));
+        for wrong in ["", "{}", "{\"tidegate_cluster\": 2}"] {
+            assert!(Invitation::parse(wrong).is_err(), "{wrong}");
+        }
+        for wrong in
+            ["a=x,b=y", "a=x,a=y,c=z", "a=x,B=y,c=z", "a=x,b=,c=z", "a=x,b=y:port,c=z", "a,b,c", "a=\",b=y,c=z"]
+        {
+            assert!(invitation(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_one_machine_get_ports_of_their_own_and_stay_on_it() {
+        let made = invitation("a=127.0.0.1,b=127.0.0.1,c=127.0.0.1").unwrap();
+        let text = made.configuration(made.node("c").unwrap());
+        assert!(text.contains("mqtt = \"127.0.0.1:1885\"") && text.contains("ws = \"off\""), "{text}");
+        assert!(text.contains("engine_routes = \"127.0.0.1:6224\""), "{text}");
+        assert!(text.contains("peers = [\"127.0.0.1:6222\", \"127.0.0.1:6223\", \"127.0.0.1:6224\"]"), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+        let apart = invitation("a=10.0.0.1,b=10.0.0.2,c=10.0.0.3").unwrap();
+        let text = apart.configuration(apart.node("b").unwrap());
+        assert!(text.contains("mqtt = \"0.0.0.0:1883\"") && text.contains("address = \"10.0.0.2:1883\""), "{text}");
+        assert!(!text.contains("ws ="), "{text}");
+    }
+}
