@@ -30,6 +30,7 @@ use tidegate_control::schedule::Entitlement;
 
 use crate::classes::{CLASSES_MAX, OnFull, Priority, PriorityMode};
 use crate::gate::share::Full;
+use crate::message::Colour;
 use crate::session::Queued;
 pub(crate) use flows::Share;
 use flows::{Flows, ITEMS_MAX, QueueFlow, QueuePlace, claim_of};
@@ -166,6 +167,21 @@ impl Queue {
                 .map_or(NextMessage::Nothing, |queued| NextMessage::Message(queued.qos)),
             Some(WaitingCopy::Paged(_)) => NextMessage::OnDisk,
             None => self.pages.as_ref().and_then(|pages| pages.last()).unwrap_or(NextMessage::Nothing),
+        }
+    }
+
+    /// Whether what comes next was more than its publisher's claim when it came.
+    pub(crate) fn is_next_in_excess(&mut self) -> bool {
+        if self.pages.as_ref().is_some_and(|pages| pages.first().is_some()) {
+            return false;
+        }
+        let next = match self.line.front() {
+            Some(next) => Some(next),
+            None => self.flows.as_mut().and_then(|flows| flows.scheduler.peek()),
+        };
+        match next {
+            Some(WaitingCopy::Message(queued)) => queued.message.standing().colour == Colour::Excess,
+            Some(WaitingCopy::Latest(..) | WaitingCopy::Paged(_)) | None => false,
         }
     }
 
