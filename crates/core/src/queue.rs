@@ -170,19 +170,18 @@ impl Queue {
         }
     }
 
-    /// Whether what comes next was more than its publisher's claim when it came.
-    pub(crate) fn is_next_in_excess(&mut self) -> bool {
+    /// Whether all that waits is more than publishers' claims, as far as the order knows of them.
+    pub(crate) fn is_all_in_excess(&mut self) -> bool {
         if self.pages.as_ref().is_some_and(|pages| pages.first().is_some()) {
             return false;
         }
-        let next = match self.line.front() {
-            Some(next) => Some(next),
-            None => self.flows.as_mut().and_then(|flows| flows.scheduler.peek()),
-        };
-        match next {
-            Some(WaitingCopy::Message(queued)) => queued.message.standing().colour == Colour::Excess,
-            Some(WaitingCopy::Latest(..) | WaitingCopy::Paged(_)) | None => false,
+        let flows = self.flows.as_mut().filter(|_| self.line.is_empty());
+        if let Some(is_any) = flows.as_ref().and_then(|flows| flows.scheduler.has_entitled()) {
+            return !is_any;
         }
+        let next = flows.map_or_else(|| self.line.front(), |flows| flows.scheduler.peek());
+        let is_excess = |queued: &Queued| queued.message.standing().colour == Colour::Excess;
+        matches!(next, Some(WaitingCopy::Message(queued)) if is_excess(queued))
     }
 
     /// Whether everything that waits is in memory, so that [`Queue::pop`] takes a message for sure.

@@ -179,7 +179,7 @@ impl ShardState {
             return false;
         }
         let holds = |connection: &Connection| connection.holds(Colour::Excess);
-        if self.connections.get(conn).is_some_and(holds) && queue.is_next_in_excess() {
+        if self.connections.get(conn).is_some_and(holds) && queue.is_all_in_excess() {
             return false;
         }
         // Whoever has a window takes whatever is next: it need not be looked at before it is taken.
