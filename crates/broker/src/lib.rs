@@ -54,6 +54,7 @@ mod tls;
 mod watch;
 mod watchdog;
 mod websocket;
+mod window;
 
 /// How a listener reads what comes before the core: for whoever drives it without sockets (`fuzz/`).
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use crate::permit::SocketPlaces;
 use crate::tls;
 use crate::websocket::WebSocket;
 use crate::websocket::frame::CloseCode;
+use crate::window::sock_diag::{self, Question};
 
 /// A socket with its layers.
 #[derive(Debug)]
@@ -184,6 +185,11 @@ impl SocketLink {
             #[cfg(target_os = "linux")]
             let _ = socket2::SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes as u32);
         }
+    }
+
+    /// What to ask the kernel about this connection.
+    pub(crate) fn window_question(&self) -> Option<Question> {
+        sock_diag::question(self.stream.local_addr().ok()?, self.stream.peer_addr().ok()?)
     }
 
     /// A layer has something to say of its own: a handshake message, a pong. Sent with the next `send`.

@@ -18,6 +18,7 @@ use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
 use crate::outbox::Outbox;
 use crate::persist::Until;
+pub(crate) use write::NO_EXCESS_YET;
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one socket, and each a byte")]
@@ -62,6 +63,8 @@ pub(crate) struct Connection {
     drain: Drain,
     /// The room that follows from that, and as of when.
     room: (Timestamp, usize),
+    /// Bytes that it may still be sent of what publishers send beyond their claims.
+    excess_allowance: u32,
     /// Bytes in the outbox, at most, that answer what the client sent.
     answer_bytes: usize,
     /// A timer for one of the two is set.
@@ -129,6 +132,7 @@ impl Connection {
             stalled_since: None,
             drain: Drain::new(now),
             room: (Timestamp::MAX, 0),
+            excess_allowance: NO_EXCESS_YET,
             answer_bytes: 0,
             is_watched: false,
             observed: None,

@@ -14,7 +14,7 @@ use crate::gate::Kind;
 use crate::gate::share::Door;
 use crate::ledger::Loss;
 use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
-use crate::message::Shareable;
+use crate::message::{Colour, Shareable};
 use crate::queue::{Bounds, Gone, Item, Paging, Queue};
 use crate::session::{Queued, Session};
 use crate::settings::Settings;
@@ -77,7 +77,11 @@ impl ShardState {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
         let is_open = session.conn().is_some() && !session.is_waiting();
-        let is_full = |conn| self.connections.get_mut(conn).is_some_and(|it| is_beyond_room(it, &self.settings, now));
+        let colour = publication.standing.colour;
+        let is_full = |conn| {
+            let connection = self.connections.get_mut(conn);
+            connection.is_some_and(|it| it.holds(colour) || is_beyond_room(it, &self.settings, now))
+        };
         // Behind others it waits in any case: then it is not asked.
         let is_clogged = is_open && session.conn().is_some_and(is_full);
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
@@ -115,7 +119,13 @@ impl ShardState {
                 self.forget_last(target.session, packet_id);
             }
         } else {
+            let holds = |conn| self.connections.get(conn).is_some_and(|it| it.holds(Colour::Excess));
+            let is_beside_held = colour == Colour::Entitled && session.conn().is_some_and(holds);
             self.enqueue(target, qos, retain, message, now);
+            // What is held back is no reason for others to wait, and its outbox may be empty: nothing else would send them.
+            if is_beside_held {
+                self.pump(target.session, now);
+            }
         }
     }
 

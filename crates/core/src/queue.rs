@@ -30,6 +30,7 @@ use tidegate_control::schedule::Entitlement;
 
 use crate::classes::{CLASSES_MAX, OnFull, Priority, PriorityMode};
 use crate::gate::share::Full;
+use crate::message::Colour;
 use crate::session::Queued;
 pub(crate) use flows::Share;
 use flows::{Flows, ITEMS_MAX, QueueFlow, QueuePlace, claim_of};
@@ -167,6 +168,20 @@ impl Queue {
             Some(WaitingCopy::Paged(_)) => NextMessage::OnDisk,
             None => self.pages.as_ref().and_then(|pages| pages.last()).unwrap_or(NextMessage::Nothing),
         }
+    }
+
+    /// Whether all that waits is more than publishers' claims, as far as the order knows of them.
+    pub(crate) fn is_all_in_excess(&mut self) -> bool {
+        if self.pages.as_ref().is_some_and(|pages| pages.first().is_some()) {
+            return false;
+        }
+        let flows = self.flows.as_mut().filter(|_| self.line.is_empty());
+        if let Some(is_any) = flows.as_ref().and_then(|flows| flows.scheduler.has_entitled()) {
+            return !is_any;
+        }
+        let next = flows.map_or_else(|| self.line.front(), |flows| flows.scheduler.peek());
+        let is_excess = |queued: &Queued| queued.message.standing().colour == Colour::Excess;
+        matches!(next, Some(WaitingCopy::Message(queued)) if is_excess(queued))
     }
 
     /// Whether everything that waits is in memory, so that [`Queue::pop`] takes a message for sure.

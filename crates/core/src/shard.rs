@@ -93,6 +93,8 @@ pub struct Shard {
 impl Shard {
     /// For tests and drains: how long a closing connection may take to flush.
     pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+    /// The allowance of a connection to which nothing in excess was sent yet; see [`Shard::excess_allowance`].
+    pub const NO_EXCESS_YET: u32 = crate::connection::NO_EXCESS_YET;
 
     /// A shard among `shards` of this process. The seed feeds the hash tables and numbers parents: it is drawn at each start,
     /// told to nobody, and the same for all shards of a broker.
@@ -292,6 +294,18 @@ impl Shard {
     /// `poll_write` again.
     pub fn handle_written(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
         self.state.handle_written(conn, bytes, now);
+    }
+
+    /// Bytes that may still be sent to this connection of what publishers send beyond their claims:
+    /// [`Shard::NO_EXCESS_YET`] as long as there was nothing of it. None where everybody waits in one line.
+    pub fn excess_allowance(&self, conn: ConnId) -> Option<u32> {
+        self.state.excess_allowance(conn)
+    }
+
+    /// What the client has not read yet is known to the driver: of messages in excess it may be sent so many bytes more,
+    /// whatever its socket would take; others do not wait for that.
+    pub fn set_excess_allowance(&mut self, conn: ConnId, bytes: u32, now: Timestamp) {
+        self.state.set_excess_allowance(conn, bytes, now);
     }
 
     /// The face of a connection has room for messages again; those that waited for it come.

@@ -264,6 +264,19 @@ impl ShardState {
         }
     }
 
+    pub(crate) fn excess_allowance(&self, conn: ConnId) -> Option<u32> {
+        let is_ordered = self.settings.priority.mode != PriorityMode::Off;
+        self.connection(conn).filter(|_| is_ordered).map(Connection::excess_allowance)
+    }
+
+    pub(crate) fn set_excess_allowance(&mut self, conn: ConnId, bytes: u32, now: Timestamp) {
+        let Some(connection) = self.connection_mut(conn) else { return };
+        connection.set_excess_allowance(bytes);
+        if bytes > 0 {
+            self.handle_room(conn, now);
+        }
+    }
+
     pub(crate) fn poll_close(&mut self) -> Option<ConnId> {
         self.to_close.pop()
     }

@@ -6,6 +6,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::order::ReadPlace;
 use tidegate_core::{ConnId, Progress};
 
+use super::windows::ClientWindow;
 use crate::limits::{READ_BYTES_MAX, SCRATCH_BYTES};
 use crate::link::{Received, SocketLink, SourceState};
 
@@ -31,6 +32,8 @@ pub(super) struct SocketConnection {
     pub(super) end: StreamEnd,
     /// The socket takes no more; its being writable will be told.
     pub(super) blocked: bool,
+    /// What is known of what it has not read yet.
+    pub(super) window: ClientWindow,
     /// To be closed when all is written.
     pub(super) closing: bool,
     /// The turn in which it was written last.
@@ -96,6 +99,7 @@ impl SocketConnection {
             place: None,
             end: StreamEnd::Open,
             blocked: false,
+            window: ClientWindow::Unknown(0),
             closing: false,
             written_in: 0,
             upstream: None,

@@ -22,6 +22,7 @@ mod serve;
 mod tests;
 mod token;
 mod upstream;
+mod windows;
 
 use std::collections::VecDeque;
 use std::io;
@@ -50,6 +51,7 @@ use secure_datagrams::SecureDoor;
 pub(crate) use token::INBOX;
 use token::Subject;
 use upstream::Upstreams;
+use windows::Windows;
 
 use crate::ask::{self, AskedQuestion};
 use crate::chance::Chance;
@@ -120,6 +122,8 @@ pub(crate) struct ShardThread {
     handshakes: HandshakeTable,
     /// Connections to the broker behind, of a guard.
     upstreams: Upstreams,
+    /// What clients have not read yet.
+    windows: Windows,
     /// Visitors to go on with, in order; each at most once.
     visitors_next: Vec<HandshakeKey>,
     /// Steps of TLS handshakes that may still be made in this turn.
@@ -193,6 +197,7 @@ impl ShardThread {
             amqp: None,
             handshakes: HandshakeTable::default(),
             upstreams: Upstreams::default(),
+            windows: Windows::default(),
             visitors_next: Vec::new(),
             tls_steps_left: 0,
             listeners: Vec::new(),
@@ -262,6 +267,7 @@ impl ShardThread {
             self.handshakes.next_deadline(),
             self.upstreams.next_deadline(),
             self.upstreams.look_at,
+            self.windows.due,
             self.closings.front().map(|&(at, _)| at),
             self.login_ends.next(),
             self.next_accept(),
@@ -323,6 +329,7 @@ impl ShardThread {
         self.write_down();
         self.send_batches();
         self.flush_ups();
+        self.look_at_held();
         self.write_all();
         self.close_all();
         self.settle_requests();

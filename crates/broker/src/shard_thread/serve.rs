@@ -305,6 +305,7 @@ impl ShardThread {
                 let closing = connection.closing;
                 if sent.taken > 0 || sent.blocked {
                     self.shard.handle_written(id, sent.taken, self.now);
+                    self.note_written(id, sent.taken);
                 }
                 if closing {
                     self.finish_if_written(id);

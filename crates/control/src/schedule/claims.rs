@@ -193,6 +193,11 @@ impl Claims {
         self.parents[parent as usize].branches[order].flows.first()
     }
 
+    /// Whether something entitled waits.
+    pub(super) fn has_entitled(&self) -> bool {
+        !self.orders[0].parents.is_empty()
+    }
+
     /// An item of this flow has left in its turn.
     pub(super) fn on_served(&mut self, flow: u32, cost: u32) {
         let ClaimFlow { parent, stands, weight, .. } = self.flows[flow as usize];

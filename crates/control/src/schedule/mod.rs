@@ -325,6 +325,14 @@ impl<T> Scheduler<T> {
         self.pool.first(flow)
     }
 
+    /// Whether something entitled waits; none where claims do not matter.
+    pub fn has_entitled(&self) -> Option<bool> {
+        match &self.order {
+            RuleState::Claims(claims) => Some(claims.has_entitled()),
+            RuleState::Drr(_) | RuleState::Strict(_) => None,
+        }
+    }
+
     /// Takes the next item; nothing only if nothing waits.
     pub fn pop(&mut self) -> Option<ScheduledItem<T>> {
         let flow = self.next_flow()?;

@@ -8,7 +8,13 @@ use super::Connection;
 use crate::drain::Drain;
 use crate::face::{ClientAnswer, Frames, OutgoingPublication};
 use crate::gate::Memory;
+use crate::message::Colour;
 use crate::outbox::Spares;
+
+/// The allowance for excess of a client to which none was sent yet...
+pub(crate) const NO_EXCESS_YET: u32 = u32::MAX;
+/// ...and of one of which nobody knows what it has not read.
+const UNKNOWN: u32 = u32::MAX - 1;
 
 impl Connection {
     /// Bytes that wait to be taken.
@@ -108,6 +114,30 @@ impl Connection {
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.is_credited && self.face.is_behind()
+    }
+
+    /// Whether a message of this colour has to wait until the client has read more of what was sent to it.
+    #[inline]
+    pub(crate) fn holds(&self, colour: Colour) -> bool {
+        self.excess_allowance == 0 && colour == Colour::Excess
+    }
+
+    /// Bytes that may still be sent to it of what is in excess.
+    pub(crate) fn excess_allowance(&self) -> u32 {
+        self.excess_allowance
+    }
+
+    pub(crate) fn set_excess_allowance(&mut self, bytes: u32) {
+        self.excess_allowance = bytes;
+    }
+
+    /// So many bytes of what is in excess are in its outbox now.
+    #[inline]
+    pub(crate) fn note_excess(&mut self, bytes: usize) {
+        self.excess_allowance = match self.excess_allowance {
+            NO_EXCESS_YET | UNKNOWN => UNKNOWN,
+            known => known.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        };
     }
 
     pub(crate) fn drain(&self) -> &Drain {

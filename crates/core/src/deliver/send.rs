@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::face::{Frames, OutgoingPublication};
 use crate::ledger::Loss;
 use crate::limits::OUTBOX_OF_THE_FAST;
-use crate::message::Shareable;
+use crate::message::{Colour, Shareable};
 use crate::persist::Until;
 use crate::queue::NextMessage;
 use crate::session::{DueMessage, InflightStage, Queued, Session};
@@ -133,6 +133,9 @@ impl ShardState {
             connection.note_delivered();
             self.stats.finish_delivery(copy.publication.standing.class);
         }
+        if copy.publication.standing.colour == Colour::Excess {
+            connection.note_excess(written);
+        }
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
         self.memory.charge_outbox(written);
@@ -173,6 +176,10 @@ impl ShardState {
         // Asked first: who would be next lies in memory that nobody has touched for long.
         let is_full = |connection: &Connection| connection.outbox_len() > room || connection.is_without_credit();
         if self.connections.get(conn).is_some_and(is_full) {
+            return false;
+        }
+        let holds = |connection: &Connection| connection.holds(Colour::Excess);
+        if self.connections.get(conn).is_some_and(holds) && queue.is_all_in_excess() {
             return false;
         }
         // Whoever has a window takes whatever is next: it need not be looked at before it is taken.

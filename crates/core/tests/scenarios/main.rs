@@ -47,3 +47,4 @@ mod spools;
 mod subscribing;
 mod taps;
 mod turned_away;
+mod windows;

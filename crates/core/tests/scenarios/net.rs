@@ -295,6 +295,18 @@ impl Net {
         self.shards[shard].set_unread(conn, is_unread);
     }
 
+    pub(crate) fn excess_allowance(&self, wire: Wire) -> Option<u32> {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].excess_allowance(conn)
+    }
+
+    /// The driver has looked at what this client has not read.
+    pub(crate) fn set_excess_allowance(&mut self, wire: Wire, bytes: u32) {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].set_excess_allowance(conn, bytes, self.now);
+        self.settle();
+    }
+
     /// A client that is stalled takes so many bytes of what waits for it, or of what then comes from its queue.
     pub(crate) fn take(&mut self, wire: Wire, bytes: usize) -> Vec<u8> {
         let End { shard, conn, .. } = self.ends[wire.0];
