@@ -255,7 +255,7 @@ fn a_node_that_was_asleep_acknowledges_nothing_and_stands_by_and_a_stop_hands_ov
         let mut connack = [0; 4];
         socket.read_exact(&mut connack).unwrap();
         assert_eq!(connack[0] >> 4, 2, "CONNACK");
-        nodes.list[sleeper].signal(Signal::STOP);
+        nodes.list[sleeper].put_to_sleep();
         // QoS 1, to topic "x", with identifier 1: it is in the kernel when the sleeper wakes.
         socket.write_all(&[0x32, 6, 0, 1, b'x', 0, 1, b'!']).unwrap();
         let next = nodes.owner_but(Some(sleeper));
