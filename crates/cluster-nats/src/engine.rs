@@ -21,6 +21,8 @@ use tidegate_cluster::{Answer, ClusterName, DiskOp, Entry, Lease, NodeName, Open
 
 /// How long one question may take. An election of the engine takes 4 to 9 s; a question within it is asked again.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The same for what is only read: a question that nobody leads for is lost, and has to be asked again when somebody does.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Whom the engine knows us as.
 #[derive(Clone)]
@@ -124,9 +126,12 @@ pub(crate) async fn context(options: &EngineOptions) -> Result<(Client, Context)
 
 impl Engine {
     pub(crate) async fn connect(options: &EngineOptions) -> Result<Self, ClusterError> {
-        let ((client, context), at) = (context(options).await?, without_secrets(&options.servers));
+        let ((client, mut context), at) = (context(options).await?, without_secrets(&options.servers));
         let subjects = Subjects::new(options.cluster.clone(), options.lineage.clone());
-        let stream = open_stream(&context, &subjects, options.replicas, &at).await?;
+        open_stream(&context, &subjects, options.replicas, &at).await?;
+        open_bucket(&context, &subjects, options.replicas, &at).await?;
+        context.set_timeout(LOOK_MAX);
+        let stream = context.get_stream(subjects.stream()).await.map_err(|error| unanswered(&error))?;
         let bucket = open_bucket(&context, &subjects, options.replicas, &at).await?;
         Ok(Self { client, context, stream, bucket, subjects })
     }

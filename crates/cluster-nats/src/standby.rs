@@ -11,12 +11,14 @@ use tidegate_cluster::{
 };
 
 use crate::carrier::Carrier;
-use crate::engine::{ClusterError, Engine, EngineOptions, Owner};
+use crate::engine::{ClusterError, Engine, EngineOptions, Owner, unanswered};
 use crate::folder::Folders;
 use crate::follower::Follower;
 
 /// How long a stream may be silent while there is more of it.
 const READ_MAX: Duration = Duration::from_secs(5);
+/// Readings that may fail one after the other in a takeover, half a second each: longer than an election.
+const FAILURES_MAX: u32 = 60;
 
 /// Who a node is.
 #[derive(Clone, Debug)]
@@ -87,7 +89,7 @@ pub fn stand_by(
 struct Turn {
     engine: Engine,
     follower: Follower,
-    messages: Ordered,
+    messages: Option<Ordered>,
     opened_at: u64,
     epoch: u64,
     opening: Opening,
@@ -99,13 +101,33 @@ struct Turn {
 impl Turn {
     /// Reads up to the opening: what is behind it is this node's own.
     async fn catch_up(&mut self) -> Result<(), ClusterError> {
+        // The server that read for this node may have died with the owner.
+        self.messages = None;
+        let mut failures = 0;
         while self.follower.replica.sequence() < self.opened_at {
-            let next = tokio::time::timeout(READ_MAX, self.messages.next()).await;
-            if !take_next(&self.engine, &mut self.follower, next.ok().flatten())? {
-                self.messages = self.engine.messages(self.follower.replica.sequence()).await?;
+            let next = tokio::time::timeout(READ_MAX, next_of(&mut self.messages)).await;
+            if self.messages.is_some() && take_next(&self.engine, &mut self.follower, next.ok().flatten())? {
+                failures = 0;
+                continue;
+            }
+            failures += 1;
+            if failures > FAILURES_MAX {
+                return Err(unanswered(&"it does not let this node read the log"));
+            }
+            self.messages = self.engine.messages(self.follower.replica.sequence()).await.ok();
+            if self.messages.is_none() {
+                tokio::time::sleep(LOOK_INTERVAL).await;
             }
         }
         Ok(())
+    }
+}
+
+/// The next message of a reading; at once none if there is no reading.
+async fn next_of(messages: &mut Option<Ordered>) -> NextMessage {
+    match messages {
+        Some(messages) => messages.next().await,
+        None => None,
     }
 }
 
@@ -150,7 +172,7 @@ async fn wait_for_turn(
     let note = folders.note()?;
     let mut follower = Follower::begin(&folders.following)?;
     let Some(engine) = connect(membership, say, is_stopping).await? else { return Ok(None) };
-    let mut messages = engine.messages(0).await?;
+    let mut messages = None;
     let mut look = Look {
         membership,
         has_files: folders.has_files()?,
@@ -163,10 +185,10 @@ async fn wait_for_turn(
     let mut tick = tokio::time::interval(LOOK_INTERVAL);
     loop {
         tokio::select! {
-            next = messages.next() => {
+            next = next_of(&mut messages), if messages.is_some() => {
                 if !take_next(&engine, &mut follower, next)? {
-                    tokio::time::sleep(LOOK_INTERVAL).await;
-                    messages = engine.messages(follower.replica.sequence()).await?;
+                    // Begun anew at the next look: whether the owner lives is not forgotten for it.
+                    messages = None;
                 }
             }
             _ = tick.tick() => {
@@ -184,6 +206,9 @@ async fn wait_for_turn(
                     }
                     Err(ClusterError::Unreachable(words)) => look.tell(News::Unreachable(words), say),
                     Err(error) => return Err(error),
+                }
+                if messages.is_none() {
+                    messages = engine.messages(follower.replica.sequence()).await.ok();
                 }
             }
         }

@@ -167,7 +167,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
 }
 
 /// Serves until the process is told to stop, or until the log is another node's.
-pub fn serve(process: &mut Process, ready: Ready, seat: Option<Seat>) -> Result<ServeEnd> {
+pub fn serve(process: &mut Process, ready: Ready, seat: Option<&Seat>) -> Result<ServeEnd> {
     let Process { sources, command, demo, level, .. } = &*process;
     let (sources, command, demo, level) = (sources.clone(), command.clone(), Arc::clone(demo), level.clone());
     let Ready { loaded, config, security } = ready;
@@ -185,8 +185,8 @@ pub fn serve(process: &mut Process, ready: Ready, seat: Option<Seat>) -> Result<
         tokens.start().context("the keys of tokens cannot be fetched")?;
     }
     let running = Arc::new(RunningProcess::new(handle, sources, level, listeners, loaded.clone(), &security, demo));
-    if let Some(seat) = seat.clone() {
-        running.note_seat(seat);
+    if let Some(seat) = seat {
+        running.note_seat(seat.clone());
     }
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);
@@ -213,7 +213,7 @@ pub fn serve(process: &mut Process, ready: Ready, seat: Option<Seat>) -> Result<
     supervisor.feed(broker.watchdog());
     running::watch_certificates(&running).context("certificates cannot be watched")?;
     let end = match process.signals.as_mut() {
-        Some(signals) => watch_signals(&broker, signals, &running, &supervisor, seat.as_ref()),
+        Some(signals) => watch_signals(&broker, signals, &running, &supervisor, seat),
         None => ServeEnd::Stopped,
     };
     match end {

@@ -61,6 +61,21 @@ impl Node {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Stops the process, and returns when none of its threads runs any more: the signal itself is only asked for.
+    pub(crate) fn put_to_sleep(&self) {
+        self.signal(Signal::STOP);
+        let (tasks, begun) = (format!("/proc/{}/task", self.child.as_ref().unwrap().id()), Instant::now());
+        let is_stopped = |task: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // The name before the state may have anything in it.
+            text.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+        };
+        while cfg!(target_os = "linux") && !std::fs::read_dir(&tasks).unwrap().flatten().all(is_stopped) {
+            assert!(begun.elapsed() < PATIENCE, "it does not stop");
+            std::thread::yield_now();
+        }
+    }
+
     /// As if its machine had lost its power. The engine first: its number is surely its own while its parent lives.
     pub(crate) fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };

@@ -120,7 +120,7 @@ fn serve_as_owner(
     board.serves(carrier.epoch(), carrier.lag());
     let reporting = Arc::clone(board);
     let seat = Seat { is_lost: Arc::clone(is_lost), report: Arc::new(move || reporting.report()) };
-    serve(process, ready, Some(seat))
+    serve(process, ready, Some(&seat))
 }
 
 /// Stands by until the log is this node's; none if it was told to stop before.
