@@ -8,6 +8,8 @@
 use tidegate_control::Timestamp;
 use tidegate_control::claim::{Claim, ClaimPlan};
 
+use crate::connection::Connection;
+use crate::session::Session;
 use crate::shard::ConnId;
 use crate::state::ShardState;
 
@@ -37,9 +39,9 @@ impl ShardState {
     /// A client is a publisher from now on: what it was seen to send while the gate was off is what it begins with, unless more
     /// is known of it.
     pub(super) fn adopt_observed(&mut self, index: u32, slot: u32) {
-        let conn = self.sessions.get(index).and_then(|session| session.conn());
+        let conn = self.sessions.get(index).and_then(Session::conn);
         let connection = conn.and_then(|conn| self.connections.get_mut(conn));
-        if let Some(claim) = connection.and_then(|connection| connection.take_observed()) {
+        if let Some(claim) = connection.and_then(Connection::take_observed) {
             self.gate.publishers.adopt(slot, *claim);
         }
     }
