@@ -279,8 +279,10 @@ fn with_the_gate_off_rates_are_shown_and_who_sends_the_most_is_named() {
         let is_told = status.contains("\"talker\" sends the most") && status.contains("the gate is off");
         if is_told && status.contains("next:  tidegate why talker") { Ok(()) } else { Err(status) }
     });
-    let row = json(&broker, &["clients"])["clients"][0].clone();
-    assert!(row["rate"].as_f64().is_some_and(|rate| rate > 100.0), "{row}");
+    until("its rate is told", || {
+        let row = json(&broker, &["clients"])["clients"][0].clone();
+        if row["rate"].as_f64().is_some_and(|rate| rate > 100.0) { Ok(()) } else { Err(row.to_string()) }
+    });
     let why = asked(&broker, &["why", "talker"]).1;
     assert!(why.contains("it sends") && why.contains("the gate is off"), "{why}");
     assert!(why.contains("tidegate limits set talker") && why.contains("tidegate reload"), "{why}");

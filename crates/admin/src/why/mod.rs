@@ -205,7 +205,10 @@ fn headline(client: &ClientReport, around: &Surroundings) -> String {
             (Some(_), usual) if fills => {
                 let usual =
                     usual.map_or_else(|| NEW.to_owned(), |usual| format!("{} is usual for it", per_second(usual)));
-                format!("{who} is not slowed, but its messages fill the queue of a receiver: it sends {rate}, {usual}")
+                let off = if is_off { format!("; {GATE_OFF}") } else { String::new() };
+                format!(
+                    "{who} is not slowed, but its messages fill the queue of a receiver: it sends {rate}, {usual}{off}"
+                )
             }
             (Some(_), usual) if is_off => {
                 let usual = usual.map_or_else(|| NEW.to_owned(), |usual| format!("{} is usual", per_second(usual)));

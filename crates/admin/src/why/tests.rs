@@ -150,6 +150,8 @@ fn without_a_gate_it_says_so_and_what_is_sent_all_the_same() {
         "client \"pump\" (10.0.0.1:5, listener mqtt) is not slowed: it sends 2000/s (6.50/s is usual), and the gate is off \
          (backoff.mode = \"off\"): nobody is slowed for what it sends"
     );
+    let filling = headline(&flooder, &Surroundings { fills: true, ..off });
+    assert!(filling.contains("fill the queue of a receiver") && filling.contains("the gate is off"), "{filling}");
     let steps: Vec<String> =
         remedy::next(&flooder, &off, &Neighbours::default()).into_iter().map(|step| step.text).collect();
     assert!(steps[0].contains("tidegate limits set pump rate=7/s"), "{steps:?}");
