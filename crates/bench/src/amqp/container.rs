@@ -132,7 +132,7 @@ impl Container {
             }
             self.inbox.drain(..self.read);
             self.read = 0;
-            let mut buffer = [0; 64 << 10];
+            let mut buffer = [0; 16 << 10];
             match self.stream.read(&mut buffer) {
                 Ok(0) => bail!("the server closed the connection"),
                 Ok(count) => self.inbox.extend_from_slice(&buffer[..count]),
