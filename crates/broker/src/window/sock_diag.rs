@@ -52,7 +52,8 @@ impl SockDiag {
     /// None: the connection is gone, or this kernel does not tell.
     pub(crate) fn ask(&self, question: &Question) -> Option<WindowLook> {
         let mut answer = [0; ANSWER_BYTES_MAX];
-        (&self.0).write(question).ok()?;
+        // A datagram: all of it, or nothing.
+        (&self.0).write_all(question).ok()?;
         let length = (&self.0).read(&mut answer).ok()?;
         look_in(&answer[..length])
     }
@@ -134,13 +135,13 @@ mod tests {
         let question = question(sender.local_addr().unwrap(), sender.peer_addr().unwrap()).unwrap();
         let first = diag.ask(&question).unwrap();
         assert!(first.window > 0);
-        sender.write_all(&[7; 20_000]).unwrap();
+        sender.write_all(&vec![7; 20_000]).unwrap();
         // Acknowledgements come by themselves, a moment later.
         let mut look = first;
         while look.acknowledged < first.acknowledged + 20_000 {
             look = diag.ask(&question).unwrap();
         }
-        reader.read_exact(&mut [0; 20_000]).unwrap();
+        reader.read_exact(&mut vec![0; 20_000]).unwrap();
         drop((sender, reader));
     }
 
