@@ -170,7 +170,7 @@ impl Nodes {
     }
 
     pub(crate) fn logs(&self) -> String {
-        self.list.iter().map(|node| format!("--- {}\n{}", node.name, node.log())).collect()
+        self.list.iter().flat_map(|node| ["--- ".to_owned(), node.name.clone(), "\n".to_owned(), node.log()]).collect()
     }
 }
 
