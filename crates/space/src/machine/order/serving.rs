@@ -11,6 +11,10 @@ use crate::machine::standing::KpRole;
 use std::time::Duration;
 use tidegate_control::Timestamp;
 
+/// Who took a part of so many of what it was taken for has paid too much. Less is chance: who is served by what each of its
+/// requests took, and not in turn, waits for twice as long now and then.
+const REFUND_TIMES: u64 = 4;
+
 impl<T> Order<T> {
     /// The next request for a free server, of other flows than these; none if nothing waits that this server may do.
     pub(crate) fn take(&mut self, now: Timestamp, held: &[u64]) -> Option<Taken<T>> {
@@ -164,7 +168,7 @@ impl<T> Order<T> {
         let lane = &mut self.tiers[job.standing.role.index()].lanes[job.lane];
         if took > job.work {
             lane.charge(job.line, job.standing.charge(took - job.work));
-        } else if took < job.work {
+        } else if took.saturating_mul(REFUND_TIMES) <= job.work {
             lane.refund(job.line, job.standing.charge(job.work - took));
         }
         if self.service.len() == 0 && self.is_empty() {
