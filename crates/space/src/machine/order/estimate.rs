@@ -200,9 +200,9 @@ impl Mean {
         self.samples >= OWN_SAMPLES && (mean.is_mixed() || is_far(self.nanos, mean.nanos))
     }
 
-    /// Some of these took long of late, whatever they take on average.
+    /// Some of these took long of late, and far longer than they take on average.
     fn is_mixed(self) -> bool {
-        self.peak >= LONG_NANOS
+        self.peak >= LONG_NANOS && is_far(self.nanos, self.peak)
     }
 
     fn place(self) -> u64 {
