@@ -188,6 +188,26 @@ impl Handle {
         self.shared.pressure.budget.give_beside(bytes as u64);
     }
 
+    /// Charges memory that is no shard's and is used already, whether there is room or not.
+    pub fn charge_memory(&self, bytes: usize) {
+        self.shared.pressure.budget.charge_beside(bytes as u64);
+    }
+
+    /// Charges data that are to stay to the budget; false if they have their part of it already, or there is no room.
+    pub fn take_data_memory(&self, bytes: usize) -> bool {
+        self.shared.pressure.budget.take_data(bytes as u64)
+    }
+
+    /// The same for data that are there already.
+    pub fn charge_data_memory(&self, bytes: usize) {
+        self.shared.pressure.budget.charge_data(bytes as u64);
+    }
+
+    /// So much of them is not there any more.
+    pub fn give_data_memory(&self, bytes: usize) {
+        self.shared.pressure.budget.give_data(bytes as u64);
+    }
+
     /// How often the level has become each of the five, from 0 to 4.
     pub fn transitions(&self) -> [u64; 5] {
         self.shared.pressure.transitions()

@@ -186,8 +186,10 @@ pub(crate) struct Budget {
     max: AtomicU64,
     /// What is handed out, all together.
     granted: AtomicU64,
-    /// What others than the shards use: texts that the smart space reads.
+    /// What others than the shards use: texts that the smart space reads, and its answers.
     beside: AtomicU64,
+    /// The data of the smart space: they stay.
+    data: AtomicU64,
     /// By shard: what it uses, what it was granted, and bytes in its inbox.
     shards: Vec<[AtomicU64; 3]>,
 }
@@ -195,8 +197,8 @@ pub(crate) struct Budget {
 impl Budget {
     fn new(shards: usize, max: u64) -> Self {
         let (max, granted) = (AtomicU64::new(max), AtomicU64::new(0));
-        let beside = AtomicU64::new(0);
-        Self { max, granted, beside, shards: (0..shards).map(|_| Default::default()).collect() }
+        let (beside, data) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { max, granted, beside, data, shards: (0..shards).map(|_| Default::default()).collect() }
     }
 
     pub(crate) fn max(&self) -> u64 {
@@ -210,7 +212,43 @@ impl Budget {
 
     /// Bytes in use by all shards, and beside them.
     pub(crate) fn used(&self) -> u64 {
+        self.data_counted() + self.used_without_data()
+    }
+
+    fn used_without_data(&self) -> u64 {
         self.beside() + self.shards.iter().map(|[used, ..]| used.load(Ordering::Relaxed)).sum::<u64>()
+    }
+
+    /// What is used of what the data leave: by that it is told how hard the broker is pressed. Data that stay are no reason to
+    /// turn clients away, but there is less for these.
+    pub(crate) fn used_beside_data(&self) -> (u64, u64) {
+        (self.used_without_data(), self.max().saturating_sub(self.data_counted()))
+    }
+
+    /// Data that were there before, and are more than their part, take nothing of what is for others.
+    fn data_counted(&self) -> u64 {
+        self.data.load(Ordering::Relaxed).min(self.part(DATA_SHARE))
+    }
+
+    fn part(&self, thousandths: u64) -> u64 {
+        (self.max() / 1000).saturating_mul(thousandths)
+    }
+
+    /// Charges data that are to stay; false if that would be more than their part, or if the budget is all but used up.
+    pub(crate) fn take_data(&self, bytes: u64) -> bool {
+        let may = self.part(DATA_SHARE).min(self.part(DATA_UNTIL).saturating_sub(self.used_without_data()));
+        let more = |data: u64| data.checked_add(bytes).filter(|sum| *sum <= may);
+        self.data.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Charges data that are there already.
+    pub(crate) fn charge_data(&self, bytes: u64) {
+        self.data.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn give_data(&self, bytes: u64) {
+        let less = |data: u64| Some(data.saturating_sub(bytes));
+        let _ = self.data.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     fn beside(&self) -> u64 {
@@ -220,10 +258,15 @@ impl Budget {
     /// Charges what is no shard's; false if that would be more than its part, or than is left. A shard that was granted all
     /// of the budget learns of it at its next turn.
     pub(crate) fn take_beside(&self, bytes: u64) -> bool {
-        let (max, used) = (self.max(), self.used());
-        let may = (max / 1000).saturating_mul(BESIDE_SHARE).min(max.saturating_sub(used).saturating_add(self.beside()));
+        let left = self.max().saturating_sub(self.used()).saturating_add(self.beside());
+        let may = self.part(BESIDE_SHARE).min(left);
         let more = |beside: u64| beside.checked_add(bytes).filter(|sum| *sum <= may);
         self.beside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Charges what is there already, and leaves soon.
+    pub(crate) fn charge_beside(&self, bytes: u64) {
+        self.beside.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn give_beside(&self, bytes: u64) {
@@ -249,7 +292,8 @@ impl Budget {
     pub(crate) fn grant(&self, shard: usize, used: u64) -> u64 {
         let [shown, own, _] = &self.shards[shard];
         shown.store(used, Ordering::Relaxed);
-        let (max, before) = (self.max().saturating_sub(self.beside()), own.load(Ordering::Relaxed));
+        let max = self.max().saturating_sub(self.beside()).saturating_sub(self.data_counted());
+        let before = own.load(Ordering::Relaxed);
         let shards = self.shards.len() as u64;
         let turn = if shards == 1 { max } else { (max / (16 * shards)).max(TURN_BYTES) };
         let wanted = used.saturating_add(turn.min(self.max().saturating_sub(self.used()) / shards));
@@ -269,8 +313,12 @@ impl Budget {
     }
 }
 
-/// What others than the shards may have of the budget, in thousandths: MQTT comes first.
+/// What others than the shards may have of the budget, in thousandths: MQTT comes first, and has a quarter at least.
 const BESIDE_SHARE: u64 = 250;
+/// The same for the data of the smart space.
+const DATA_SHARE: u64 = 500;
+/// Data may grow until so much of the budget is used by all together: as with retained messages, which stay, too.
+const DATA_UNTIL: u64 = 850;
 
 /// What one turn may need at least, copies for many receivers included.
 const TURN_BYTES: u64 = 2 * 1024 * 1024;
@@ -348,6 +396,23 @@ mod tests {
         assert!(!budget.take_beside(20_000), "there is no room left");
         budget.give_beside(200_000);
         assert_eq!((budget.grant(0, 790_000), budget.used()), (1_000_000, 790_000));
+    }
+
+    #[test]
+    fn f066_data_have_half_of_the_budget_and_are_no_pressure() {
+        let budget = Budget::new(1, 1_000_000);
+        assert!(budget.take_data(500_000) && !budget.take_data(1), "not below its part, and no more");
+        assert_eq!((budget.used(), budget.used_beside_data()), (500_000, (0, 500_000)));
+        assert_eq!(budget.grant(0, 0), 500_000);
+        assert!(budget.take_beside(250_000) && !budget.take_beside(1));
+        assert_eq!(budget.grant(0, 0), 250_000, "a quarter is left to the shards");
+        budget.give_data(500_000);
+        assert_eq!(budget.grant(0, 550_000), 750_000);
+        assert!(budget.take_data(50_000) && !budget.take_data(1), "a part of the budget is for what passes");
+        budget.charge_data(2_000_000);
+        assert_eq!(budget.used_beside_data(), (800_000, 500_000), "what was there before takes no more than its part");
+        budget.give_data(5_000_000);
+        assert_eq!((budget.used(), budget.take_data(10_000)), (800_000, true));
     }
 
     #[test]

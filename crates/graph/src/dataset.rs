@@ -5,9 +5,11 @@
 //! queries have looked at the change, so that the numbers of removed terms are still valid for them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use oxrdf::{BlankNode, GraphName, GraphNameRef, Quad as RdfQuad, QuadRef, Term, TermRef};
 
+use crate::data_charge::{DataBudget, DataCharge, data_bytes};
 use crate::delta::{QuadDelta, quad_of};
 use crate::dictionary::{Dictionary, Id, TermTable};
 use crate::draft::DraftSteps;
@@ -130,6 +132,9 @@ pub(crate) struct Dataset {
     steps: Vec<(bool, Quad)>,
     /// Bytes of their terms.
     step_bytes: usize,
+    /// Quads that they have added, less those that they have removed.
+    growth: isize,
+    charge: DataCharge,
     /// Blank nodes made in the open transaction.
     blanks: u64,
     /// Of a copy: what is attempted on it.
@@ -140,14 +145,33 @@ impl Dataset {
     pub(crate) fn new(seed: u64, limits: DatasetLimits) -> Self {
         let dictionary = Dictionary::new(seed);
         let (index, steps) = (Index::default(), Vec::new());
-        Self { dictionary, index, version: 0, limits, steps, step_bytes: 0, blanks: 0, draft: None }
+        let (growth, charge) = (0, DataCharge::default());
+        Self { dictionary, index, version: 0, limits, steps, step_bytes: 0, growth, charge, blanks: 0, draft: None }
     }
 
     /// A copy of the data that somebody else changes, to find out what a change would do.
     pub(crate) fn draft(snapshot: &Snapshot, limits: DatasetLimits, steps: DraftSteps) -> Self {
         let dictionary = Dictionary::of_copy(snapshot.terms.clone());
         let (index, version) = (snapshot.index.clone(), snapshot.version);
-        Self { dictionary, index, version, limits, steps: Vec::new(), step_bytes: 0, blanks: 0, draft: Some(steps) }
+        // What it comes to is charged when it is done.
+        let (growth, charge, draft) = (0, DataCharge::default(), Some(steps));
+        Self { dictionary, index, version, limits, steps: Vec::new(), step_bytes: 0, growth, charge, blanks: 0, draft }
+    }
+
+    /// From now on the data are charged to this budget.
+    pub(crate) fn charge_to(&mut self, budget: Arc<dyn DataBudget>) {
+        self.charge = DataCharge::new(budget, self.bytes(0));
+    }
+
+    /// Bytes that the data take, about, and so many quads beside them.
+    pub(crate) fn bytes(&self, more_quads: usize) -> usize {
+        data_bytes(self.index.len() + more_quads, self.dictionary.len(), self.dictionary.text_bytes())
+    }
+
+    /// Whether there is memory for the data as they are, and so many quads beside them.
+    pub(crate) fn cover(&mut self, more_quads: usize) -> Result<(), Limit> {
+        let bytes = self.bytes(more_quads);
+        self.charge.cover(bytes)
     }
 
     /// What was attempted on a copy, and the names of terms.
@@ -232,6 +256,10 @@ impl Dataset {
                 self.dictionary.hold(id);
             }
             self.note(true, quad)?;
+            // Who puts one value in the place of another makes nothing grow.
+            if self.growth > 0 {
+                self.cover(0)?;
+            }
         }
         Ok(new)
     }
@@ -264,6 +292,7 @@ impl Dataset {
 
     fn note(&mut self, inserted: bool, quad: Quad) -> Result<(), Limit> {
         self.steps.push((inserted, quad));
+        self.growth += if inserted { 1 } else { -1 };
         self.step_bytes += self.text_bytes(quad);
         match () {
             () if self.steps.len() > self.limits.change_quads_max => Err(Limit::ChangeQuads),
@@ -287,7 +316,7 @@ impl Dataset {
                 }
             }
         }
-        (self.blanks, self.step_bytes) = (0, 0);
+        (self.blanks, self.step_bytes, self.growth) = (0, 0, 0);
         self.sweep();
     }
 
@@ -295,7 +324,7 @@ impl Dataset {
     /// must follow.
     pub(crate) fn commit(&mut self) -> (QuadChange, QuadDelta) {
         let change = net(&mut self.steps);
-        (self.blanks, self.step_bytes) = (0, 0);
+        (self.blanks, self.step_bytes, self.growth) = (0, 0, 0);
         if !change.added.is_empty() || !change.removed.is_empty() {
             self.version += 1;
         }
@@ -316,6 +345,8 @@ impl Dataset {
 
     pub(crate) fn sweep(&mut self) {
         self.dictionary.sweep();
+        let bytes = self.bytes(0);
+        self.charge.settle(bytes);
     }
 }
 

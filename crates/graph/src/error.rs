@@ -135,10 +135,12 @@ pub enum Limit {
     DocumentMemory,
     /// Operators within operators.
     AlgebraDepth,
+    /// Memory for the data.
+    DataBytes,
 }
 
 impl Limit {
-    const ALL: [Self; 30] = [
+    const ALL: [Self; 31] = [
         Self::TextBytes,
         Self::Depth,
         Self::Chain,
@@ -169,6 +171,7 @@ impl Limit {
         Self::DocumentBytes,
         Self::DocumentMemory,
         Self::AlgebraDepth,
+        Self::DataBytes,
     ];
 
     /// The limit of a number that was one (`limit as u8`).
@@ -226,6 +229,7 @@ impl fmt::Display for Limit {
             Self::DocumentBytes => "the document is too long for its format",
             Self::DocumentMemory => "the document needs too much memory",
             Self::AlgebraDepth => "operators are nested too deeply",
+            Self::DataBytes => "there is no memory for more data (limits.memory); nothing was changed, what removes or replaces goes on",
         })
     }
 }

@@ -3,6 +3,7 @@
 mod algebra;
 mod beside;
 mod canonical;
+mod data_charge;
 mod dataset;
 mod delta;
 mod depth;
@@ -44,6 +45,7 @@ mod view;
 
 pub use beside::{Evaluated, Evaluation};
 pub use canonical::{CanonicalPattern, CanonicalQuery, FreedQuery, PatternKind};
+pub use data_charge::DataBudget;
 pub use dataset::{DatasetLimits, Snapshot};
 pub use delta::QuadDelta;
 pub use draft::{DraftedUpdate, UpdateDraft};

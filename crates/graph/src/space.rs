@@ -6,9 +6,11 @@
 //! [`GraphSpace::poll`] hands out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use oxrdf::{BlankNode, NamedOrBlankNode, Quad, Term};
 
+use crate::data_charge::DataBudget;
 use crate::dataset::{Dataset, DatasetLimits, QuadChange, Snapshot};
 use crate::delta::QuadDelta;
 use crate::draft::DraftWatch;
@@ -147,6 +149,17 @@ impl GraphSpace {
     /// Distinct terms and the bytes of their texts.
     pub fn terms(&self) -> (usize, usize) {
         (self.dataset.dictionary.len(), self.dataset.dictionary.text_bytes())
+    }
+
+    /// Bytes of memory that the data take: an estimate from the numbers of quads and terms and the bytes of texts.
+    pub fn data_bytes(&self) -> usize {
+        self.dataset.bytes(0)
+    }
+
+    /// From now on the data are charged to this budget, what is there already whether there is room for it or not; changes that
+    /// would make them grow beyond it are refused with [`Limit::DataBytes`](crate::Limit::DataBytes).
+    pub fn charge_data_to(&mut self, budget: Arc<dyn DataBudget>) {
+        self.dataset.charge_to(budget);
     }
 
     /// Does an update, all of it or nothing, then the rules it wakes.

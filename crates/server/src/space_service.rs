@@ -69,7 +69,7 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
     Ok(Some(SpaceService { _mapping: mapping, doors, _service: service }))
 }
 
-/// The memory budget of the broker, of which the texts that the space reads are a part.
+/// The memory budget of the broker, of which what the space reads, answers and keeps is a part.
 #[derive(Debug)]
 struct BrokerMemory(tidegate_broker::Handle);
 
@@ -78,8 +78,24 @@ impl MemoryBudget for BrokerMemory {
         self.0.take_memory(bytes)
     }
 
+    fn charge(&self, bytes: usize) {
+        self.0.charge_memory(bytes);
+    }
+
     fn give(&self, bytes: usize) {
         self.0.give_memory(bytes);
+    }
+
+    fn take_data(&self, bytes: usize) -> bool {
+        self.0.take_data_memory(bytes)
+    }
+
+    fn charge_data(&self, bytes: usize) {
+        self.0.charge_data_memory(bytes);
+    }
+
+    fn give_data(&self, bytes: usize) {
+        self.0.give_data_memory(bytes);
     }
 }
 
@@ -134,6 +150,16 @@ fn extra_metrics(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) 
             "Texts that were refused because there was no memory for them.",
             true,
             texts_refused,
+        ),
+    ]);
+    let (data_bytes, data_refused) = space.data_memory();
+    all.extend([
+        one("space_data_bytes", "Memory that is charged for the data of the smart space.", false, data_bytes as u64),
+        one(
+            "space_data_refused",
+            "Times that the data of the smart space could not grow because there was no memory for them.",
+            true,
+            data_refused,
         ),
     ]);
     all.extend(space.panics().into_iter().map(|(part, value)| ExtraMetric {

@@ -8,7 +8,6 @@
 //! for the whole. Knows neither queries nor HTTP.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -18,6 +17,7 @@ use tidegate_graph::CancelToken;
 use tokio::sync::Notify;
 
 use crate::limits::{STREAM_PIECE_BYTES, STREAM_PIECES_MAX, WATCH_INTERVAL};
+use crate::memory::AnswerBytes;
 use crate::progress::RequestProgress;
 use crate::render;
 use crate::shared_state::lock;
@@ -68,7 +68,7 @@ struct AnswerPipe {
     room: Condvar,
     filled: Notify,
     /// Bytes of answers that exist.
-    held: Arc<AtomicUsize>,
+    held: Arc<AnswerBytes>,
 }
 
 /// The reader's end; the last copy of it that is dropped ends the evaluation.
@@ -137,7 +137,7 @@ pub(crate) struct StreamSink<'a> {
 /// A pipe for one answer, whose reader may take nothing for so long, and whose bytes are counted there.
 pub(crate) struct StreamTerms {
     pub(crate) stall: Duration,
-    pub(crate) held: Arc<AtomicUsize>,
+    pub(crate) held: Arc<AnswerBytes>,
     /// Left when the reader is gone.
     pub(crate) progress: Arc<RequestProgress>,
 }
@@ -233,7 +233,6 @@ impl Drop for StreamSink<'_> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::atomic::Ordering;
     use std::thread;
 
     use super::*;
@@ -274,7 +273,7 @@ mod tests {
         };
         let (mut expected, mut most) = (0_u64, 0);
         while let Some(piece) = block(reader.next()) {
-            most = most.max(held.load(Ordering::Relaxed));
+            most = most.max(held.sum());
             for number in piece.unwrap().chunks(8) {
                 assert_eq!(number, expected.to_le_bytes());
                 expected += 1;
@@ -282,7 +281,7 @@ mod tests {
         }
         assert_eq!((expected, writer.join().unwrap()), ((4 * ROOM / 8) as u64, StreamEnd::Whole));
         assert!(most <= ROOM + 2 * STREAM_PIECE_BYTES, "{most} bytes were held");
-        assert_eq!(held.load(Ordering::Relaxed), 0);
+        assert_eq!(held.sum(), 0);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::machine::cache::{CachedRows, Remembered};
 use crate::machine::order::Shape;
 use crate::machine::query_name::{QueryName, QuestionHasher};
 use crate::machine::request::{AnswerSource, Form, RequestOrigin, ResponseBody, SpaceResponse};
+use crate::memory::AnswerBytes;
 use crate::notifications::SpaceRequest;
 use crate::render;
 use crate::shared_state::{Shared, Task, lock};
@@ -43,9 +44,9 @@ impl RowKeeper {
     }
 
     /// All rows, if they were few enough.
-    pub(crate) fn finish(self, name: &QueryName) -> Option<Arc<CachedRows>> {
+    pub(crate) fn finish(self, name: &QueryName, answers: &Arc<AnswerBytes>) -> Option<Arc<CachedRows>> {
         let (rows, bytes) = (self.rows?, self.bytes);
-        Some(Arc::new(CachedRows { columns: name.columns.clone(), rows, bytes }))
+        Some(Arc::new(CachedRows { columns: name.columns.clone(), rows, bytes, _charge: answers.hold(bytes) }))
     }
 }
 

@@ -267,7 +267,12 @@ impl SpaceHandle {
 
     /// Evaluations under way, and bytes of answers that exist.
     pub fn load(&self) -> (usize, usize) {
-        (self.shared.running(), self.shared.held.load(Ordering::Relaxed))
+        (self.shared.running(), self.shared.held.sum())
+    }
+
+    /// Bytes that are charged for the data, and how often there was no room for more of them.
+    pub fn data_memory(&self) -> (usize, u64) {
+        self.shared.data.report()
     }
 }
 

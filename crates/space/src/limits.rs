@@ -59,6 +59,8 @@ pub const JOINED_RUNNING_MAX: usize = READINGS_MAX;
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Bytes of all answers that are being made, sent or remembered.
 pub const ANSWERS_BYTES_MAX: usize = 256 << 20;
+/// Bytes for which there has to be room in the budget of the process before another answer is begun: most are shorter.
+pub const ANSWER_ROOM_BYTES: usize = 64 << 10;
 /// Answers beyond [`ANSWER_BYTES_MAX`] that are sent at once, each by a thread of its own: as many as there are readers for
 /// what takes long.
 pub const STREAMERS: usize = 2;

@@ -11,13 +11,14 @@ use tidegate_graph::{QueryLimits, Snapshot};
 
 use crate::combining::{self, RowKeeper};
 use crate::crew::is_given_up;
-use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX, ROWS_KEPT_BYTES_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, ROWS_KEPT_BYTES_MAX};
 use crate::machine::cache::CachedRows;
 use crate::machine::front_desk::Side;
 use crate::machine::order::Taken;
 use crate::machine::request::{AnswerSource, Refused, ResponseBody, SpaceResponse};
 use crate::machine::running_queries::LateAsker;
 use crate::machine::task::Requester;
+use crate::memory::AnswerBytes;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
 use crate::render;
@@ -126,7 +127,7 @@ fn evaluate(
 ) -> WrittenAnswers {
     shared.watched_by(terms, Some((Part::Reader, RunawayDuty::Job(Arc::clone(job)))), |cancel| {
         shared.probe(Part::Reader);
-        if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
+        if !shared.held.is_room() {
             return vec![(0, Err(Refused::busy(Duration::from_secs(1))))];
         }
         let token = cancel.clone();
@@ -173,7 +174,7 @@ fn written(shared: &Shared, tasks: &[Task], snapshot: &Snapshot, limits: &QueryL
         let outcome = if let Some(bytes) = kept {
             Ok(bytes)
         } else {
-            let (outcome, found) = render(task, snapshot, limits, kept_max);
+            let (outcome, found) = render(task, snapshot, limits, (kept_max, &shared.held));
             rows = rows.or(found);
             outcome
         };
@@ -200,8 +201,7 @@ fn no_room_for_another(shared: &Shared, limits: &QueryLimits) -> Option<Refused>
     if limits.cancel.is_cancelled() {
         return Some(Refused::Late);
     }
-    let is_full = shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX;
-    is_full.then(|| Refused::busy(Duration::from_secs(1)))
+    (!shared.held.is_room()).then(|| Refused::busy(Duration::from_secs(1)))
 }
 
 /// One answer, and its rows if they are few.
@@ -209,14 +209,14 @@ fn render(
     task: &Task,
     snapshot: &Snapshot,
     limits: &QueryLimits,
-    kept_max: usize,
+    (kept_max, answers): (usize, &Arc<AnswerBytes>),
 ) -> (Result<Vec<u8>, Refused>, Option<Arc<CachedRows>>) {
     match &task.ask {
         SpaceRequest::Query { query, form } => {
             let name = task.name.as_ref().filter(|name| !name.columns.is_empty());
             let mut keeper = RowKeeper::new(name.map_or(0, |_| kept_max));
             let outcome = render::query(query, *form, snapshot, limits, &mut keeper);
-            let rows = name.filter(|_| outcome.is_ok()).and_then(|name| keeper.finish(name));
+            let rows = name.filter(|_| outcome.is_ok()).and_then(|name| keeper.finish(name, answers));
             (outcome, rows)
         }
         SpaceRequest::Match { masks, form } => (render::matches(masks, *form, snapshot, limits), None),

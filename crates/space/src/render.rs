@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use oxrdf::{Quad, Term, Triple, TripleRef, Variable};
@@ -15,6 +14,7 @@ use tidegate_wire_ssap::{RowWriter, SsapValue, write_boolean, write_triples};
 use crate::combining::RowKeeper;
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::machine::request::{DeclinedBy, Form, Refused};
+use crate::memory::{AnswerBytes, AnswerCharge};
 use crate::notifications::SpaceRequest;
 use crate::ssap::terms::triple_of;
 
@@ -36,10 +36,10 @@ impl Write for BoundedBuffer {
     }
 }
 
-/// Bytes that are counted as long as somebody has them.
+/// Bytes that are charged as long as somebody has them.
 struct HeldBytes {
     bytes: Vec<u8>,
-    sum: Arc<AtomicUsize>,
+    _charge: AnswerCharge,
 }
 
 impl AsRef<[u8]> for HeldBytes {
@@ -48,17 +48,11 @@ impl AsRef<[u8]> for HeldBytes {
     }
 }
 
-impl Drop for HeldBytes {
-    fn drop(&mut self) {
-        self.sum.fetch_sub(self.bytes.capacity(), Ordering::Relaxed);
-    }
-}
-
-/// Counts bytes until the last copy of them is gone.
-pub(crate) fn held(mut bytes: Vec<u8>, sum: &Arc<AtomicUsize>) -> Bytes {
+/// Charges bytes until the last copy of them is gone.
+pub(crate) fn held(mut bytes: Vec<u8>, answers: &Arc<AnswerBytes>) -> Bytes {
     bytes.shrink_to_fit();
-    sum.fetch_add(bytes.capacity(), Ordering::Relaxed);
-    Bytes::from_owner(HeldBytes { bytes, sum: Arc::clone(sum) })
+    let charge = answers.hold(bytes.capacity());
+    Bytes::from_owner(HeldBytes { bytes, _charge: charge })
 }
 
 /// The answer to a query. Its rows are kept, too, as far as the keeper takes them.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use oxrdf::{NamedNode, Term, Variable};
 use serde_json::{Map, Value, json};
 use tidegate_control::hints::{Asks, Hints};
-use tidegate_graph::{GraphError, Query, QueryLimits, Row};
+use tidegate_graph::{GraphError, Limit, Query, QueryLimits, Row};
 
 use crate::change::{Manner, WrittenChange};
 use crate::http::problem::{LIMITED, OUTDATED, UNAVAILABLE};
@@ -271,6 +271,9 @@ impl SepaError {
             Refused::Unavailable(_) => wrong(503, "unavailable", UNAVAILABLE, alias),
             Refused::Declined(_) => wrong(400, "bad_request", "declined", alias),
             Refused::Failed(error @ GraphError::Forbidden(_)) => wrong(403, "forbidden", error.to_string(), alias),
+            Refused::Failed(error @ GraphError::Limit(Limit::DataBytes)) => {
+                wrong(507, "memory_full", error.to_string(), alias)
+            }
             Refused::Failed(error) => wrong(400, "failed", error.to_string(), alias),
         }
     }

@@ -20,7 +20,7 @@ use crate::handle::SpaceHandle;
 use crate::limits::{INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
 use crate::machine::condition::{PAUSE_MIN, Restarts};
 use crate::machine::delegation::DelegationConfig;
-use crate::memory::{MemoryBudget, Texts};
+use crate::memory::{AnswerBytes, DataMemory, MemoryBudget, SpaceMemory, Texts};
 use crate::panics::{Part, Probe};
 use crate::parsers::{self, Length};
 use crate::persistence::Persistence;
@@ -233,7 +233,9 @@ impl Service {
         (shared.delegation, shared.long_answers) = (options.delegation, options.long_answers);
         shared.services = ServiceEndpoints::new(options.services.clone());
         shared.pressure.clone_from(&options.pressure);
-        (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(options.budget.clone()));
+        let memory = SpaceMemory::new(options.budget.clone(), &shared.cache);
+        (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(&memory));
+        (shared.held, shared.data) = (AnswerBytes::new(&memory), DataMemory::new(&memory));
         if let Some(opened) = &opened {
             let version = opened.restored.space.version();
             shared.version.store(version, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! What the threads of the service share: the front desk under one lock that nobody holds while working, and whom to
 //! wake. Who is next and who is refused is decided by `machine::front_desk`; this file locks, waits, and answers.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use crate::machine::request_queue::Caller;
 use crate::machine::running_queries::RunningQueries;
 use crate::machine::task::Requester;
 use crate::machine::writer::WriterWait;
-use crate::memory::{TextCharge, Texts};
+use crate::memory::{AnswerBytes, DataMemory, TextCharge, Texts};
 use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::panics::{Panics, Part, Probe};
 use crate::parsers::Parsers;
@@ -108,7 +108,7 @@ pub(crate) struct Shared {
     pub(crate) is_watcher_asleep: AtomicBool,
     /// Where the supervisor waits between two starts of the owner.
     supervisor: Condvar,
-    pub(crate) cache: Mutex<Cache>,
+    pub(crate) cache: Arc<Mutex<Cache>>,
     pub(crate) counts: Counts,
     pub(crate) kps: KpDirectory,
     pub(crate) watch: SpaceWatch,
@@ -116,8 +116,9 @@ pub(crate) struct Shared {
     pub(crate) evaluating: Mutex<RunningQueries<JoinedTask, Arc<Mutex<WatchTerms>>>>,
     /// The version of the last change that was, or is about to be, confirmed.
     pub(crate) version: AtomicU64,
-    /// Bytes of answers that exist.
-    pub(crate) held: Arc<AtomicUsize>,
+    /// Bytes of answers that exist, and of the data.
+    pub(crate) held: Arc<AnswerBytes>,
+    pub(crate) data: Arc<DataMemory>,
     pub(crate) seed: (u64, u64),
     /// The longest time of a request.
     pub(crate) time_max: Duration,
@@ -172,13 +173,14 @@ impl Shared {
             watcher: Condvar::new(),
             is_watcher_asleep: AtomicBool::new(false),
             supervisor: Condvar::new(),
-            cache: Mutex::new(Cache::new(0)),
+            cache: Arc::default(),
             evaluating: Mutex::default(),
             counts: Counts::default(),
             kps: KpDirectory::default(),
             watch: SpaceWatch::default(),
             version: AtomicU64::new(0),
             held: Arc::default(),
+            data: Arc::default(),
             seed,
             time_max: admission.time_max,
             panics: Panics::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{CancelToken, GraphSpace, RuleId, SubscriberId};
+use tidegate_graph::{CancelToken, DataBudget, GraphSpace, RuleId, SubscriberId};
 use tracing::warn;
 
 use crate::machine::condition::Condition;
@@ -29,11 +29,12 @@ pub(crate) struct WriterThread {
 
 impl WriterThread {
     pub(crate) fn new(
-        space: GraphSpace,
+        mut space: GraphSpace,
         rules: Vec<(String, RuleId)>,
         keep: Option<Box<dyn Persistence>>,
         shared: Arc<Shared>,
     ) -> Self {
+        space.charge_data_to(Arc::clone(&shared.data) as Arc<dyn DataBudget>);
         let machine = Writer::new(space, rules, keep.is_some().then_some(StoreHealth::Fine));
         let machine = machine.with_delegation(&shared.delegation);
         Self { machine, keep, shared, is_delegable: false }

@@ -141,6 +141,7 @@ fn readers_that_were_given_up_leave_their_places_to_others() {
 struct Small {
     used: AtomicUsize,
     most: AtomicUsize,
+    data: AtomicUsize,
 }
 
 const SMALL: usize = 1 << 20;
@@ -155,21 +156,68 @@ impl MemoryBudget for Small {
         taken.is_ok()
     }
 
+    fn charge(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     fn give(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
+
+    fn take_data(&self, bytes: usize) -> bool {
+        let more = |data: usize| data.checked_add(bytes).filter(|sum| *sum <= SMALL);
+        self.data.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn charge_data(&self, bytes: usize) {
+        self.data.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_data(&self, bytes: usize) {
+        self.data.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A space with doors whose memory is charged there.
+fn charged(budget: &Arc<Small>) -> common::Broker {
+    let budget = Some(Arc::clone(budget) as Arc<dyn MemoryBudget>);
+    let service = Service::start_by(&ServiceOptions { budget, ..ServiceOptions::default() }).unwrap();
+    let free = Some("127.0.0.1:0".parse().unwrap());
+    let bound = BoundSockets::open(SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() }).unwrap();
+    let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
+    common::Broker { doors, service }
+}
+
+#[test]
+fn f066_data_are_charged_to_the_budget_and_only_growth_is_refused_at_its_end() {
+    let budget = Arc::new(Small::default());
+    let broker = charged(&budget);
+    let insert = |first: usize| {
+        let triples: Vec<String> = (first..first + 100).map(|n| format!("<urn:s{n}> <urn:p> \"{n}\" .")).collect();
+        broker.update(&format!("INSERT DATA {{ {} }}", triples.join(" ")))
+    };
+    let (first, refused) =
+        (0..).step_by(100).map(|first| (first, insert(first))).find(|(_, answer)| answer.status != 200).unwrap();
+    assert_eq!(refused.status, 507, "{}", refused.body);
+    assert!(refused.body.contains("memory-full") && refused.body.contains("limits.memory"), "{}", refused.body);
+    let (charged, count) = broker.handle().data_memory();
+    assert!(charged > SMALL - 100_000 && charged <= SMALL && count > 0, "{charged} bytes at the first refusal");
+    assert!(first > 3_000, "{first} triples in a megabyte");
+    let answer = broker.update("DELETE { <urn:s1> ?p ?o } INSERT { <urn:s1> ?p 'other' } WHERE { <urn:s1> ?p ?o }");
+    assert_eq!(answer.status, 200, "another value: {}", answer.body);
+    assert_eq!(broker.request("GET", "/query?query=ASK%7B%7D", &[], b"").status, 200, "questions go on");
+    assert_eq!(broker.update("DELETE WHERE { ?s ?p ?o }").status, 200);
+    assert_eq!(insert(first).status, 200, "there is room again");
+    drop(broker);
+    until("everything is given back", || {
+        (budget.data.load(Ordering::Relaxed), budget.used.load(Ordering::Relaxed)) == (0, 0)
+    });
 }
 
 #[test]
 fn f066_texts_are_charged_to_the_budget_of_the_process_and_refused_beyond_it() {
     let budget = Arc::new(Small::default());
-    let options =
-        ServiceOptions { budget: Some(Arc::clone(&budget) as Arc<dyn MemoryBudget>), ..ServiceOptions::default() };
-    let service = Service::start_by(&options).unwrap();
-    let free = Some("127.0.0.1:0".parse().unwrap());
-    let bound = BoundSockets::open(SpaceAddresses { http: free, ssap: free, ..SpaceAddresses::default() }).unwrap();
-    let doors = SpaceListeners::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
-    let broker = common::Broker { doors, service };
+    let broker = charged(&budget);
     let turtle = [("Content-Type", "text/turtle")];
     let long = "<urn:a> <urn:b> \"x\" .\n".repeat(50_000);
     let refused = broker.request("PUT", "/store?default", &turtle, long.as_bytes());

@@ -28,7 +28,8 @@ impl ShardThread {
         let max = pressure.budget.grant(self.index, used);
         self.shard.set_memory(usize::try_from(max).unwrap_or(usize::MAX), outside);
         let store = self.shard_writer.as_ref().map_or(Duration::ZERO, ShardWriter::lag);
-        let Some(gauge) = self.meter.sample(pressure.budget.used(), pressure.budget.max(), store, end) else { return };
+        let (used, max) = pressure.budget.used_beside_data();
+        let Some(gauge) = self.meter.sample(used, max, store, end) else { return };
         pressure.show(self.index, &gauge);
         let (before, level) = (self.shard.level(), pressure.level());
         self.shard.set_level(level);

@@ -403,7 +403,7 @@ keys! {
         Reload new_clients_burst: WholeNumber<1, MANY> = WholeNumber(core.arrivals.new_clients.burst().into());
         /// New clients that are let in while the broker is strained.
         Reload paced_clients: RateSetting = RateSetting::of(&core.arrivals.paced);
-        /// Bytes kept for clients and messages, all together; auto is half of what the machine or control group has.
+        /// Bytes kept for clients, messages and the smart space, all together; auto is half of what the machine or control group has.
         Reload memory: Or<Auto, Size<MEMORY_MIN, HUGE>> = Or::WORD;
         /// Size of a client identifier.
         Reload client_id_bytes_max: Size<23, U16> = Size(core.client_id_bytes_max as u64);

@@ -49,7 +49,7 @@ impl Product {
         let caller = Caller::new(client, &asked.asks);
         let hints = self.queue.hints(now, class, &caller);
         // Everybody asks the same kinds of things, each about something else.
-        let shape = Shape { exact: 0, kind: class.index() as u64 + 1, size: 0 };
+        let shape = Shape { exact: 0, kind: class.index() as u64 + 1, size: 0, own: 0 };
         let patience = asked.asks.deadline.unwrap_or(limits::TIME_MAX).clamp(limits::TIME_MIN, limits::TIME_MAX);
         let arrival = Arrival {
             class,

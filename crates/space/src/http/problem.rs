@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tidegate_control::hints::Hints;
-use tidegate_graph::GraphError;
+use tidegate_graph::{GraphError, Limit};
 
 use crate::access_policy::banned;
 use crate::limits::DISK_RETRY;
@@ -128,6 +128,7 @@ impl From<GraphError> for SpaceProblem {
             GraphError::Forbidden(_) => (StatusCode::FORBIDDEN, "graph-forbidden"),
             GraphError::Refused(_) => (StatusCode::BAD_REQUEST, "not-done-here"),
             GraphError::NotRdf(_) => (StatusCode::BAD_REQUEST, "not-rdf"),
+            GraphError::Limit(Limit::DataBytes) => (StatusCode::INSUFFICIENT_STORAGE, "memory-full"),
             GraphError::Limit(_) | GraphError::LimitAt(..) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
             GraphError::Unknown => (StatusCode::NOT_FOUND, "unknown"),
             GraphError::Evaluation(_) | GraphError::OutOfStep => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),

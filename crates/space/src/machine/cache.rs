@@ -13,6 +13,7 @@ use tidegate_graph::{ChangeTable, Footprint, FreedQuery, PatternKind, Row, Touch
 
 use super::query_name::QueryName;
 use crate::limits::{CACHE_BYTES_MAX, CACHE_ENTRIES_MAX};
+use crate::memory::AnswerCharge;
 
 /// A whole result as rows.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct CachedRows {
     pub(crate) columns: Vec<u32>,
     pub(crate) rows: Vec<Row>,
     pub(crate) bytes: usize,
+    /// What they are charged with.
+    pub(crate) _charge: AnswerCharge,
 }
 
 /// An answer that was remembered, of the data of this version at least.
@@ -54,6 +57,12 @@ pub(crate) struct Cache {
     bytes: usize,
     /// How many entries there are of each kind.
     kinds: BTreeMap<PatternKind, usize>,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self::new(0)
+    }
 }
 
 impl Cache {
@@ -160,6 +169,14 @@ impl Cache {
         self.changes.show(touched, version);
     }
 
+    /// Forgets all answers, because there is no memory for them; false if there are none. What has changed stays known.
+    pub(crate) fn forget_answers(&mut self) -> bool {
+        let is_any = !self.entries.is_empty();
+        (self.entries, self.order, self.kinds) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        self.bytes = 0;
+        is_any
+    }
+
     /// Nothing is known of what was before this version.
     pub(crate) fn forget(&mut self, version: u64) {
         *self = Self::new(version);
@@ -170,13 +187,13 @@ impl Cache {
 const ENTRY_BYTES: usize = 256;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use oxrdf::{NamedNode, Quad};
     use tidegate_graph::QuadDelta;
 
     use super::*;
 
-    fn name(key: u128) -> QueryName {
+    pub(crate) fn name(key: u128) -> QueryName {
         let node = |text: &str| NamedNode::new_unchecked(text);
         let mask = tidegate_graph::Mask { predicate: Some(node(&format!("urn:{key}"))), ..Default::default() };
         let footprint = Footprint::of_masks(&[mask]);

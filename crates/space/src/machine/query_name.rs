@@ -146,7 +146,7 @@ fn shape(class: Class, words: &str, size: usize, seed: (u64, u64)) -> Shape {
         hasher.finish128().h1.max(1)
     };
     let exact = if words.is_empty() { 0 } else { hash(words) };
-    Shape { exact, kind: hash(&without_constants(words)), size: u32::try_from(size).unwrap_or(u32::MAX) }
+    Shape { exact, kind: hash(&without_constants(words)), size: u32::try_from(size).unwrap_or(u32::MAX), own: 0 }
 }
 
 /// A text without its IRIs and strings. Only for estimates: what it takes for a constant may be none.

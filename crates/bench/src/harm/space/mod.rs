@@ -98,7 +98,8 @@ fn once(scenario: &SpaceScenario, settings: &[&str], phases: Phases, stop: &Stop
             let (askers, start) = (**askers, &start);
             scope.spawn(move || {
                 start.wait();
-                asker::ask(at, &askers, number, begun, phases, stop)
+                let kind = scenario.askers.iter().position(|it| it.name == askers.name).unwrap_or_default();
+                asker::ask(at, &askers, (kind, number), begun, phases, stop)
             })
         };
         let threads: Vec<_> = people.iter().enumerate().map(one).collect();

@@ -4,7 +4,7 @@
 
 mod table;
 
-use super::model::CohortSide;
+use super::model::{CohortSide, Manners};
 
 pub use table::all;
 
@@ -15,7 +15,7 @@ pub enum AskerTask {
     Insert,
     /// `DELETE`/`INSERT WHERE` of one value.
     Change,
-    /// An update; `{n}` is another number each time.
+    /// An update; `{n}` is another number each time, `{w}` one that makes it dear or cheap.
     Update(&'static str),
     /// The same for a query.
     Query(&'static str),
@@ -23,16 +23,34 @@ pub enum AskerTask {
 
 impl AskerTask {
     /// The text of a request: the `count`th of the asker of this number.
-    pub fn text(self, number: usize, count: u64) -> String {
+    fn text(self, number: usize, count: u64, is_dear: bool) -> String {
         match self {
             Self::Insert => format!("INSERT DATA {{ <urn:zoo:w{number}x{count}> <urn:zoo:v> {count} }}"),
             Self::Change => format!(
                 "DELETE {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} INSERT {{ <urn:zoo:c{number}> <urn:zoo:v> {count} }} \
                  WHERE {{ OPTIONAL {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} }}"
             ),
-            Self::Query(text) | Self::Update(text) => text.replace("{n}", &(count * 31 + number as u64).to_string()),
+            Self::Query(text) | Self::Update(text) => {
+                let width = if is_dear { DEAR_WIDTH } else { CHEAP_WIDTH };
+                text.replace("{n}", &(count * 31 + number as u64).to_string()).replace("{w}", width)
+            }
         }
     }
+}
+
+/// Lengths of names: of all that there are, and of the first hundred.
+const DEAR_WIDTH: &str = "99";
+const CHEAP_WIDTH: &str = "12";
+
+/// What the space can know of whose requests these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskerNames {
+    /// Each asks from an address of its own.
+    Own,
+    /// All are one client of one address: connections of one KP.
+    One,
+    /// All ask from one address, and under another name each time.
+    EachTime,
 }
 
 /// Askers that are alike.
@@ -51,6 +69,33 @@ pub struct Askers {
     pub is_trouble: bool,
     /// In virtual time: milliseconds of a processor that one request takes.
     pub work_ms: f64,
+    /// One request in so many is dear, of the same shape as the others; 0: none is.
+    pub dear_every: u64,
+    /// In virtual time: milliseconds that this one takes.
+    pub dear_ms: f64,
+    /// How long it waits for an answer; as long as the space allows if none is said.
+    pub patience_ms: Option<u32>,
+    /// Who it is to the space.
+    pub names: AskerNames,
+    /// What it does when it is refused: who does not obey comes again at once, or when its next one is due.
+    pub manners: Manners,
+}
+
+impl Askers {
+    /// The text of the `count`th request of the asker of this number.
+    pub fn text(&self, number: usize, count: u64) -> String {
+        self.what.text(number, count, self.is_dear(number, count))
+    }
+
+    /// Whether that is a dear one.
+    pub fn is_dear(&self, number: usize, count: u64) -> bool {
+        self.dear_every > 0 && (count + number as u64).is_multiple_of(self.dear_every)
+    }
+
+    /// In virtual time: milliseconds of a processor that it takes.
+    pub fn takes_ms(&self, number: usize, count: u64) -> f64 {
+        if self.is_dear(number, count) { self.dear_ms } else { self.work_ms }
+    }
 }
 
 /// One animal of the smart space.

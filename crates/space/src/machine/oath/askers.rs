@@ -1,14 +1,17 @@
 //! Whoever asks the simulated host: each waits for its answer, and asks again when that is due, as the askers of `tidegate
-//! bench harm` do on sockets. Nobody knows tickets or hints.
+//! bench harm` do on sockets. Nobody knows tickets; who obeys comes back with the same request when it was told to.
 
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_sim::chance::Stream;
-use tidegate_sim::zoo::model::Phases;
-use tidegate_sim::zoo::space::{Askers, SpaceScenario};
+use tidegate_sim::zoo::model::{Manners, Phases};
+use tidegate_sim::zoo::space::{AskerNames, Askers, SpaceScenario};
 use tidegate_sim::zoo::tally::CohortTally;
 
+use crate::limits::TIME_MAX;
+use crate::machine::request::Refused;
+use crate::machine::request_queue::Caller;
 use crate::machine::task::Requester;
 
 /// When all begins.
@@ -21,6 +24,9 @@ const AGAIN: Duration = Duration::from_millis(2);
 pub(super) struct HostRequester {
     pub(super) whose: Whose,
     pub(super) due: Timestamp,
+    pub(super) asked: Timestamp,
+    /// How long its asker waits from now on.
+    pub(super) patience: Duration,
     /// What the request takes of a processor.
     pub(super) work: Duration,
 }
@@ -56,6 +62,19 @@ pub(super) struct Asker {
     pub(super) due: Option<Timestamp>,
     pub(super) count: u64,
     last: Timestamp,
+    /// What was refused, and is asked again: when it was due, what it takes, and how often it was refused.
+    back: Option<(Timestamp, Duration, u32)>,
+}
+
+/// What became of those who came back when they were told to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Returns {
+    /// How often somebody came back, and was let in.
+    pub(super) came: u32,
+    pub(super) let_in: u32,
+    /// How often one request was refused at most, and the longest time that somebody was told.
+    pub(super) rounds_max: u32,
+    pub(super) told_max: Duration,
 }
 
 /// All askers of a scenario, and what becomes of their requests.
@@ -63,7 +82,10 @@ pub(super) struct Asker {
 pub(super) struct Crowd {
     pub(super) people: Vec<Asker>,
     pub(super) tallies: Vec<CohortTally>,
+    /// By kind, as the tallies.
+    pub(super) returns: Vec<Returns>,
     chance: Stream,
+    asked: u64,
 }
 
 pub(super) fn at(seconds: f64) -> Timestamp {
@@ -84,11 +106,12 @@ impl Crowd {
             for _ in 0..askers.count {
                 let interval = askers.per_s.map_or(0.01, |rate| 1.0 / rate);
                 let due = Some(at(first + chance.unit() * interval));
-                people.push(Asker { askers, kind, due, count: 0, last: at(last) });
+                people.push(Asker { askers, kind, due, count: 0, last: at(last), back: None });
             }
         }
         let tallies = scenario.askers.iter().map(|_| CohortTally::new(phases, 1)).collect();
-        Self { people, tallies, chance }
+        let returns = vec![Returns::default(); scenario.askers.len()];
+        Self { people, tallies, returns, chance, asked: 0 }
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
@@ -100,19 +123,60 @@ impl Crowd {
         let place = self.people.iter().position(|asker| asker.due.is_some_and(|due| due <= now))?;
         let asker = &mut self.people[place];
         let due = asker.due.take()?;
+        let (whose, patience) = (Whose::Asker(place), asker.patience());
+        if let Some((due, work, _)) = asker.back {
+            return Some((place, HostRequester { whose, due, asked: now, patience, work }));
+        }
         asker.count += 1;
         self.tallies[asker.kind].on_offered(nanos(due));
-        let work = Duration::from_secs_f64(asker.askers.work_ms * 1e-3 * (0.75 + 0.5 * self.chance.unit()));
-        Some((place, HostRequester { whose: Whose::Asker(place), due, work }))
+        let takes_ms = asker.askers.takes_ms(place, asker.count);
+        let work = Duration::from_secs_f64(takes_ms * 1e-3 * (0.75 + 0.5 * self.chance.unit()));
+        Some((place, HostRequester { whose, due, asked: now, patience, work }))
     }
 
-    pub(super) fn on_answered(&mut self, now: Timestamp, place: usize, due: Timestamp, is_answered: bool) {
+    /// Who somebody is to the space, this time.
+    pub(super) fn caller(&mut self, place: usize) -> Caller {
+        self.asked += 1;
+        let asker = &self.people[place];
+        let address = ADDRESSES + asker.kind as u64;
+        let (client, household) = match asker.askers.names {
+            AskerNames::Own => (place as u64 + 10, 0),
+            AskerNames::One => (address, 0),
+            AskerNames::EachTime => (NAMES + self.asked, address),
+        };
+        Caller { client, household, ..Caller::default() }
+    }
+
+    pub(super) fn on_answered(
+        &mut self,
+        now: Timestamp,
+        place: usize,
+        HostRequester { due, asked, work, .. }: HostRequester,
+        outcome: Result<(), &Refused>,
+    ) {
         let asker = &mut self.people[place];
-        let tally = &mut self.tallies[asker.kind];
+        let (tally, returns) = (&mut self.tallies[asker.kind], &mut self.returns[asker.kind]);
+        let before = asker.back.take();
+        let rounds = before.map_or(0, |(_, _, rounds)| rounds);
+        let told = match outcome {
+            Err(Refused::Busy(hints)) => hints.retry_after,
+            _ => None,
+        };
+        if rounds > 0 {
+            returns.came += 1;
+            returns.let_in += u32::from(told.is_none());
+        }
+        let is_answered = outcome.is_ok();
         if is_answered {
             tally.on_delivered(nanos(due), nanos(now));
         } else {
-            tally.on_refused(nanos(due));
+            tally.on_refused(nanos(asked));
+        }
+        if let Some(told) = told.filter(|_| asker.askers.manners == Manners::Obeys) {
+            (returns.rounds_max, returns.told_max) = (returns.rounds_max.max(rounds + 1), returns.told_max.max(told));
+            asker.back = Some((due, work, rounds + 1));
+            asker.due = Some(now + told);
+            return;
         }
         let next = match asker.askers.per_s {
             // Due at its rate, whatever became of the last one.
@@ -123,3 +187,13 @@ impl Crowd {
         asker.due = (next < asker.last).then_some(next);
     }
 }
+
+impl Asker {
+    fn patience(&self) -> Duration {
+        self.askers.patience_ms.map_or(TIME_MAX, |millis| Duration::from_millis(millis.into()))
+    }
+}
+
+/// Numbers of clients: of those that are one, and of those that are somebody else each time.
+const ADDRESSES: u64 = 1_000_000;
+const NAMES: u64 = 2_000_000;

@@ -16,7 +16,7 @@ use tidegate_sim::zoo::model::Phases;
 use tidegate_sim::zoo::space::{self, AskerTask, SpaceScenario};
 use tidegate_sim::zoo::tally::{CohortTally, Figures};
 
-use super::askers::{BEGIN, Crowd, HostRequester, Whose, at};
+use super::askers::{BEGIN, Crowd, HostRequester, Returns, Whose, at};
 use super::processors::Processors;
 use super::shard::BusyShard;
 use crate::admission::SpaceAdmission;
@@ -86,13 +86,21 @@ pub(super) struct SpaceHost {
 pub(super) struct HostRun {
     /// Of each kind of askers.
     pub(super) figures: Vec<Figures>,
+    pub(super) returns: Vec<Returns>,
     pub(super) load_s: Option<f64>,
+}
+
+impl HostRun {
+    pub(super) fn of(host: &SpaceHost) -> Self {
+        let figures = host.crowd.tallies.iter().map(CohortTally::figures).collect();
+        Self { figures, returns: host.crowd.returns.clone(), load_s: host.load_s }
+    }
 }
 
 pub(super) fn run(scenario: &'static SpaceScenario, admission: &SpaceAdmission, phases: Phases, seed: u64) -> HostRun {
     let mut host = SpaceHost::new(scenario, admission, phases, seed);
     host.live(at(phases.end()));
-    HostRun { figures: host.crowd.tallies.iter().map(CohortTally::figures).collect(), load_s: host.load_s }
+    HostRun::of(&host)
 }
 
 fn quads(first: u32, count: u32) -> Vec<Quad> {
@@ -187,7 +195,7 @@ impl SpaceHost {
         }
         while let Some((place, requester)) = self.crowd.poll_due(now) {
             let asker = &self.crowd.people[place];
-            let text = asker.askers.what.text(place, asker.count);
+            let text = asker.askers.text(place, asker.count);
             let limits = QueryLimits::default();
             let ask = match asker.askers.what {
                 AskerTask::Query(_) => {
@@ -198,44 +206,45 @@ impl SpaceHost {
                     SpaceRequest::Update(Box::new(Update::parse(&text, &limits).unwrap()))
                 }
             };
-            self.offer(ask, requester, place as u64 + 10);
+            let caller = self.crowd.caller(place);
+            self.offer(ask, requester, caller);
         }
     }
 
     fn begin_trouble(&mut self) {
-        let (due, work) = (self.now, Duration::from_millis(1));
+        let (due, work, patience) = (self.now, Duration::from_millis(1), TIME_MAX);
+        let caller = |client| Caller { client, ..Caller::default() };
         if self.scenario.bulk > 0 {
             let insert = quads(self.scenario.triples, self.scenario.bulk / SMALLER);
             let ask = SpaceRequest::Put { target: Box::default(), replaces: false, insert };
-            self.offer(ask, HostRequester { whose: Whose::Load, due, work }, 1);
+            self.offer(ask, HostRequester { whose: Whose::Load, due, asked: due, patience, work }, caller(1));
         }
         if let Some(text) = self.scenario.standing {
             let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
             let (what, name) = (Watched::Query(query), "standing".to_owned());
             let ask = SpaceRequest::Subscribe { what, name, seen: None, outlet: Some(1) };
-            self.offer(ask, HostRequester { whose: Whose::Subscriber, due, work }, 2);
+            self.offer(ask, HostRequester { whose: Whose::Subscriber, due, asked: due, patience, work }, caller(2));
         }
     }
 
-    fn offer(&mut self, ask: SpaceRequest<u64>, requester: HostRequester, client: u64) {
+    fn offer(&mut self, ask: SpaceRequest<u64>, requester: HostRequester, caller: Caller) {
         let (class, (name, shape)) = (ask.class(), ask.names(0, (1, 2)));
         let task = PendingRequest {
             ask,
             class,
             name: name.map(Box::new),
             began: self.now,
-            until: self.now + TIME_MAX,
+            until: self.now + requester.patience,
             accepts_partial: false,
             check: None,
-            client,
+            client: caller.client,
             flow: 0,
-            household: client,
+            household: caller.own_household(),
             takes_stream: false,
             delegation: DelegationTerms::default(),
             hints: Hints::default(),
             requester,
         };
-        let caller = Caller { client, ..Caller::default() };
         if let Offered::Refused(task, refused) = self.desk.offer(self.now, task, shape, &caller, &mut self.dice) {
             self.answer(&task, Err(&refused));
         }
@@ -251,11 +260,10 @@ impl SpaceHost {
     }
 
     pub(super) fn answer(&mut self, task: &Asked, outcome: Result<(), &Refused>) {
-        let HostRequester { whose, due, .. } = task.requester;
-        match whose {
-            Whose::Asker(place) => self.crowd.on_answered(self.now, place, due, outcome.is_ok()),
+        match task.requester.whose {
+            Whose::Asker(place) => self.crowd.on_answered(self.now, place, task.requester, outcome),
             Whose::Load => {
-                let took = self.now.since(due).as_secs_f64();
+                let took = self.now.since(task.requester.due).as_secs_f64();
                 self.load_s = Some(if outcome.is_ok() { took } else { f64::INFINITY });
             }
             Whose::Subscriber => {}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_sim::zoo::judge::{self, VIRTUAL};
 use tidegate_sim::zoo::model::{CohortSide, Phases};
 use tidegate_sim::zoo::space::{self, Askers, SpaceScenario};
-use tidegate_sim::zoo::tally::{CohortTally, Figures};
+use tidegate_sim::zoo::tally::Figures;
 
 use super::askers::at;
 use super::host::{HostRun, SpaceHost};
@@ -26,8 +26,7 @@ fn beside(scenario: &'static SpaceScenario, per_s: f64, is_heard: bool, seed: u6
     let mut host = SpaceHost::new(scenario, &SpaceAdmission::default(), PHASES, seed);
     host.shard = Some(BusyShard::new(ShardLoad { per_s, work: Duration::from_micros(700), is_heard }));
     host.live(at(PHASES.end()));
-    let figures = host.crowd.tallies.iter().map(CohortTally::figures).collect();
-    Beside { run: HostRun { figures, load_s: host.load_s }, shard: host.shard.unwrap() }
+    Beside { run: HostRun::of(&host), shard: host.shard.unwrap() }
 }
 
 fn scenario(name: &str) -> &'static SpaceScenario {

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! the very same request was served before        its own mean
+//! some of the shape take long, or this asker's   the mean of this asker's, once four are known
+//!   take a quarter, or four times, of the others'
 //! one of the same shape and size was             the mean of the shape (constants do not count, sizes count by octaves)
 //! one of the same shape and a smaller size was   that, in proportion to the size
 //! else                                           the mean of the class, to which one sample adds at most a quarter
@@ -15,7 +17,12 @@
 //! A class mean alone lets one bulk load of a second make every small change look dear: 76 to 97 % of plain writers were
 //! refused after one load of 14 MB. What was cancelled is learned, too: it takes at least as long as it ran.
 //!
-//! Knows neither clocks nor requests, only names and times. Both tables are bounded, and forget what was not used of late.
+//! What a shape takes may depend on its constants, and these on who asks. Twelve clients that asked for all of a building what
+//! four asked for a room, of equal shape, were once taken for short by the mean of both, and had all servers, the one that is
+//! kept for what is short, too: point queries of others waited for 4.6 s, 3.3 s without any order. So a shape of which some took
+//! long of late is not *safe*, and who asks is asked for.
+//!
+//! Knows neither clocks nor requests, only names and times. All tables are bounded, and forget what was not used of late.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,6 +38,8 @@ pub struct Shape {
     pub kind: u64,
     /// Units of data that the request brings; 0 for a question.
     pub size: u32,
+    /// The name of those of this kind that the same client asks; 0 if it is not known who asks. The queue sets it.
+    pub own: u64,
 }
 
 /// An estimate, and what it rests on.
@@ -40,6 +49,8 @@ pub(crate) struct Estimate {
     pub(crate) nanos: u64,
     /// Learned from such requests, not assumed from the class.
     pub(crate) is_known: bool,
+    /// And none of these took long of late: it may have the last free server.
+    pub(crate) is_safe: bool,
     /// Nanoseconds that a place for it is long.
     pub(crate) place: u64,
     /// The same without any doubt: for whoever had a place already.
@@ -48,7 +59,8 @@ pub(crate) struct Estimate {
 
 impl Estimate {
     fn of(mean: Mean) -> Self {
-        Self { nanos: mean.nanos, is_known: true, place: mean.place(), usual: mean.usual }
+        let is_safe = !mean.is_mixed() && mean.nanos < LONG_NANOS;
+        Self { nanos: mean.nanos, is_known: true, is_safe, place: mean.place(), usual: mean.usual }
     }
 }
 
@@ -56,6 +68,7 @@ impl Estimate {
 #[derive(Debug)]
 pub(crate) struct Estimates {
     exact: Table,
+    own: Table,
     shapes: Table,
     classes: [u64; Class::COUNT],
 }
@@ -63,7 +76,7 @@ pub(crate) struct Estimates {
 impl Estimates {
     pub(crate) fn new(config: &PoolConfig) -> Self {
         let classes = config.classes.map(|class| nanos(class.cost_initial));
-        Self { exact: Table::default(), shapes: Table::default(), classes }
+        Self { exact: Table::default(), own: Table::default(), shapes: Table::default(), classes }
     }
 
     pub(crate) fn of(&self, class: Class, shape: Shape) -> Estimate {
@@ -71,14 +84,15 @@ impl Estimates {
             return Estimate::of(mean);
         }
         if let Some(mean) = self.shapes.known(shape.name(shape.octave())) {
-            return Estimate::of(mean);
+            let own = self.own.known(shape.own_name());
+            return Estimate::of(own.filter(|own| own.is_other_than(mean)).unwrap_or(mean));
         }
         let smaller = (0..shape.octave()).rev().find_map(|octave| {
             let mean = self.shapes.known(shape.name(octave))?;
             Some(mean.nanos.saturating_mul(1 << (shape.octave() - octave).min(32)))
         });
         let nanos = smaller.unwrap_or(self.classes[class.index()]).min(NANOS_MAX);
-        Estimate { nanos, is_known: smaller.is_some(), place: nanos, usual: nanos }
+        Estimate { nanos, is_known: smaller.is_some(), is_safe: false, place: nanos, usual: nanos }
     }
 
     /// Mean of a class: what a stranger is taken to cost.
@@ -90,16 +104,28 @@ impl Estimates {
     pub(crate) fn on_served(&mut self, class: Class, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
         let mean = |known: Option<Mean>| {
-            let Some(Mean { nanos, usual, samples }) = known else { return Some(Mean::of(sample)) };
+            let Some(Mean { nanos, usual, peak, samples }) = known else { return Some(Mean::of(sample)) };
             let samples = (samples + 1).min(USUAL_SAMPLES);
             let bounded = |mean: u64| sample.min(mean.saturating_mul(SAMPLE_TIMES_MAX));
             let nanos = blend(nanos, bounded(nanos), samples.min(SAMPLES_MAX));
-            Some(Mean { nanos, usual: blend(usual, bounded(usual), samples), samples })
+            let peak = sample.max(peak - peak / PEAK_SAMPLES);
+            Some(Mean { nanos, usual: blend(usual, bounded(usual), samples), peak, samples })
         };
         self.exact.learn(shape.exact, mean);
+        if self.is_told_apart(shape, sample) {
+            self.own.learn(shape.own_name(), mean);
+        }
         self.shapes.learn(shape.name(shape.octave()), mean);
         let mean = &mut self.classes[class.index()];
         *mean = blend(*mean, sample.min(mean.saturating_mul(SAMPLE_TIMES_MAX)), 16).max(NANOS_MIN);
+    }
+
+    /// Whether it is worth remembering what this asker's take: only if that is, or once was, far from what others' take, or if
+    /// these differ.
+    fn is_told_apart(&self, shape: Shape, sample: u64) -> bool {
+        let of_others = self.shapes.known(shape.name(shape.octave()));
+        let is_other = |mean: Mean| mean.is_mixed() || is_far(sample, mean.nanos);
+        self.own.known(shape.own_name()).is_some() || of_others.is_some_and(is_other)
     }
 
     /// A request was given up after this time: it would have taken longer. That makes it known only if it was long: else
@@ -109,14 +135,29 @@ impl Estimates {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
         let longer = |known: Option<Mean>| match known {
             None => (sample >= LONG_NANOS).then_some(Mean::of(sample)),
-            Some(mean) => Some(Mean { nanos: mean.nanos.max(sample), ..mean }),
+            Some(mean) => Some(Mean { nanos: mean.nanos.max(sample), peak: mean.peak.max(sample), ..mean }),
         };
         self.exact.learn(shape.exact, longer);
+        if self.is_told_apart(shape, sample) {
+            self.own.learn(shape.own_name(), longer);
+        }
         self.shapes.learn(shape.name(shape.octave()), longer);
     }
 }
 
 impl Shape {
+    /// The same, asked by this client.
+    #[must_use]
+    pub(crate) fn asked_by(self, client: u64) -> Self {
+        // Kinds are hashes that nobody can choose.
+        let own = if self.kind == 0 { 0 } else { (self.kind ^ client.wrapping_mul(ODD)).rotate_left(17).max(1) };
+        Self { own, ..self }
+    }
+
+    fn own_name(self) -> u64 {
+        if self.own == 0 { 0 } else { self.own.rotate_left(self.octave()) ^ u64::from(self.octave()) }
+    }
+
     /// Sizes count by powers of two.
     fn octave(self) -> u32 {
         u32::BITS - self.size.leading_zeros()
@@ -127,6 +168,11 @@ impl Shape {
     }
 }
 
+/// Whether two times are so different that they are not of the same.
+fn is_far(one: u64, other: u64) -> bool {
+    one.min(other).saturating_mul(APART_TIMES) <= one.max(other)
+}
+
 fn blend(mean: u64, sample: u64, weight: u64) -> u64 {
     mean - mean / weight + sample / weight
 }
@@ -135,17 +181,28 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds: over the last few samples, and over many; and how many there were.
+/// Nanoseconds: over the last few samples, and over many; the longest of late; and how many there were.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     nanos: u64,
     usual: u64,
+    peak: u64,
     samples: u64,
 }
 
 impl Mean {
     fn of(sample: u64) -> Self {
-        Self { nanos: sample, usual: sample, samples: 1 }
+        Self { nanos: sample, usual: sample, peak: sample, samples: 1 }
+    }
+
+    /// Whether enough is known of it to be told from this one, of which it is a part.
+    fn is_other_than(self, mean: Self) -> bool {
+        self.samples >= OWN_SAMPLES && (mean.is_mixed() || is_far(self.nanos, mean.nanos))
+    }
+
+    /// Some of these took long of late, and far longer than they take on average.
+    fn is_mixed(self) -> bool {
+        self.peak >= LONG_NANOS && is_far(self.nanos, self.peak)
     }
 
     fn place(self) -> u64 {
@@ -185,6 +242,14 @@ pub(super) const LONG_NANOS: u64 = 50_000_000;
 const SAMPLES_MAX: u64 = 8;
 /// And of those by which places are given: calm enough for a book of thousands of them.
 pub(crate) const USUAL_SAMPLES: u64 = 256;
+/// Requests of one client and shape after which it is believed that they are others than those of the shape, and how many
+/// times as long as these they take, or these as they: by chance few do.
+const OWN_SAMPLES: u64 = 4;
+const APART_TIMES: u64 = 4;
+/// Spreads the numbers of clients.
+const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+/// The longest of late counts less with each that is served: a fiftieth of it is left after some 250.
+const PEAK_SAMPLES: u64 = 64;
 /// Names in one generation of a table: 64 KiB each, and more shapes than an application has.
 const NAMES_MAX: usize = 2048;
 /// Times are counted within these bounds: a microsecond, and an hour.
@@ -211,7 +276,7 @@ mod tests {
     }
 
     fn insert(size: u32) -> Shape {
-        Shape { exact: 0, kind: 77, size }
+        Shape { exact: 0, kind: 77, size, own: 0 }
     }
 
     #[test]
@@ -221,7 +286,7 @@ mod tests {
         estimates.on_served(Class::Update, insert(170_000), MS * 900);
         assert_eq!(known(estimates.of(Class::Update, insert(1))), Some(40_000));
         assert!(estimates.of(Class::Update, insert(170_000)).nanos >= 900_000_000);
-        let stranger = estimates.of(Class::Update, Shape { exact: 0, kind: 5, size: 1 });
+        let stranger = estimates.of(Class::Update, Shape { exact: 0, kind: 5, size: 1, own: 0 });
         assert!(!stranger.is_known && stranger.nanos <= 63_000, "{stranger:?}");
     }
 
@@ -236,7 +301,7 @@ mod tests {
     #[test]
     fn what_was_given_up_is_known_to_be_long_and_only_that() {
         let mut estimates = estimates();
-        let query = Shape { exact: 9, kind: 8, size: 0 };
+        let query = Shape { exact: 9, kind: 8, size: 0, own: 0 };
         let before = estimates.class(Class::Query);
         for early in [Duration::ZERO, MS * 5] {
             estimates.on_cancelled(query, early);
@@ -254,12 +319,37 @@ mod tests {
         assert_eq!(estimates.of(Class::Query, sibling).nanos, 1_000_000);
     }
 
+    /// Means of the shape are of both, and so both were taken for long.
+    #[test]
+    fn clients_whose_constants_are_cheap_are_told_from_those_whose_are_dear() {
+        let mut estimates = estimates();
+        let of = |client: u64, exact: u64| Shape { exact, kind: 8, size: 0, own: 0 }.asked_by(client);
+        for round in 0..6 {
+            estimates.on_served(Class::Query, of(1, 100 + round), MS * 20);
+            (0..3).for_each(|dear| estimates.on_served(Class::Query, of(2 + dear, 1000 + 3 * round + dear), MS * 900));
+        }
+        let nanos = |client: u64| estimates.of(Class::Query, of(client, 99)).nanos;
+        assert_eq!(nanos(1), 20_000_000);
+        assert!(nanos(2) > 400_000_000, "{}", nanos(2));
+        assert!(nanos(77) > 400_000_000, "a stranger is taken for one of the shape: {}", nanos(77));
+    }
+
+    #[test]
+    fn who_asks_for_what_all_ask_is_not_remembered() {
+        let mut estimates = estimates();
+        for client in 0..100 {
+            let shape = Shape { exact: 0, kind: 8, size: 0, own: 0 }.asked_by(client);
+            estimates.on_served(Class::Query, shape, MS * if client % 2 == 0 { 2 } else { 5 });
+        }
+        assert!(estimates.own.young.is_empty());
+    }
+
     #[test]
     fn tables_are_bounded_and_keep_what_is_used() {
         let mut estimates = estimates();
-        let used = Shape { exact: 1, kind: 1, size: 0 };
+        let used = Shape { exact: 1, kind: 1, size: 0, own: 0 };
         for n in 0..10 * NAMES_MAX as u64 {
-            estimates.on_served(Class::Query, Shape { exact: 100 + n, kind: 100 + n, size: 0 }, MS);
+            estimates.on_served(Class::Query, Shape { exact: 100 + n, kind: 100 + n, size: 0, own: 0 }, MS);
             if n % 100 == 0 {
                 estimates.on_served(Class::Query, used, MS * 3);
             }

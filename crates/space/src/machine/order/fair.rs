@@ -69,6 +69,13 @@ impl FairShares {
         }
     }
 
+    /// It has used less than it has paid for.
+    pub(super) fn refund(&mut self, key: u64, cost: u64) {
+        if let Some(place) = self.places.get(&key).copied() {
+            self.settle(key, place.tag.saturating_sub(cost), place.is_waiting);
+        }
+    }
+
     /// Nothing of it waits any more, and it was not served.
     pub(super) fn on_left(&mut self, key: u64) {
         if let Some(place) = self.places.get(&key).copied() {
@@ -85,6 +92,15 @@ impl FairShares {
         self.owing.pop_first();
         self.places.remove(&key);
         Some(key)
+    }
+
+    /// The tag with which somebody would wait now, or waits.
+    pub(super) fn tag(&self, key: u64) -> u64 {
+        let place = self.places.get(&key).copied();
+        place.map_or(
+            self.virtual_time,
+            |place| if place.is_waiting { place.tag } else { place.tag.max(self.virtual_time) },
+        )
     }
 
     /// How many wait.

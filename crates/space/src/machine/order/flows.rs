@@ -20,7 +20,7 @@ fn at(millis: u64) -> Timestamp {
 type Sent = (u64, u32);
 
 fn change(flow: u64, kind: u64, number: u32) -> Arrival<Sent> {
-    let shape = Shape { exact: 0, kind, size: 1 };
+    let shape = Shape { exact: 0, kind, size: 1, own: 0 };
     let (class, patience) = (Class::Update, Duration::from_secs(10));
     let terms = WaitTerms { flow, ..WaitTerms::default() };
     Arrival { class, key: None, kp: flow.into(), check: None, shape, patience, terms, value: (flow, number) }

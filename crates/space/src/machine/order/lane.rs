@@ -227,6 +227,40 @@ impl<T> Lane<T> {
         self.entry(place).filter(|entry| entry.joined.len() < joined_max)
     }
 
+    /// Somebody asks what waits in another's line, and would be served before that: has the entry wait in the line of who comes.
+    /// False if the entry must stay where it is, because its connection's requests are taken in order: then who comes had
+    /// better wait alone. Nobody is to wait longer because others ask the same.
+    pub(super) fn advance(&mut self, key: QueryKey, to: LineId) -> bool {
+        let Some((from, number)) = self.shared.get(&key).copied() else { return true };
+        if from == to || !self.is_ahead(to, from, number) {
+            return true;
+        }
+        if self.entry((from, number)).is_some_and(|entry| entry.flow != 0) {
+            return false;
+        }
+        if let Some(entry) = self.remove(from, number) {
+            self.on_left(from);
+            self.push(to, entry);
+        }
+        true
+    }
+
+    /// Whether a first request in one line would be taken before this one of another.
+    fn is_ahead(&self, line: LineId, other: LineId, number: u64) -> bool {
+        let Some(household) = self.households.get(&other.household) else { return false };
+        let is_first =
+            self.line(other).and_then(|line| line.entries.front()).is_some_and(|(first, _)| *first == number);
+        let (is_free, tags) = if line.household == other.household {
+            let is_free = household.lines.get(&line.client).is_none_or(|line| line.entries.is_empty());
+            (is_free, [line.client, other.client].map(|client| household.shares.tag(client)))
+        } else {
+            let is_free = self.households.get(&line.household).is_none_or(|it| it.shares.waiting() == 0);
+            (is_free, [line.household, other.household].map(|household| self.shares.tag(household)))
+        };
+        let [own, others] = tags;
+        is_free && (own < others || own == others && !is_first)
+    }
+
     /// The entry whose first waiter checks the same for the same client.
     pub(super) fn checking(&mut self, check: u64) -> Option<&mut Entry<T>> {
         let place = *self.checks.get(&check)?;
@@ -308,6 +342,11 @@ impl<T> Lane<T> {
     /// A request took longer than estimated: its client pays for it, and its household.
     pub(super) fn charge(&mut self, id: LineId, cost: u64) {
         self.settle(id, |shares, key, _| shares.charge(key, cost));
+    }
+
+    /// The same if it took less: who pays for an estimate that others have made dear would wait as they do.
+    pub(super) fn refund(&mut self, id: LineId, cost: u64) {
+        self.settle(id, |shares, key, _| shares.refund(key, cost));
     }
 
     /// Nobody waits and nothing runs: whoever owes something harmed nobody.

@@ -1,7 +1,7 @@
 //! The order of service at the front desk: who is next, and who is told to come back. Pure: time is an argument.
 //!
 //! ```text
-//! equal question waiting                         join it: one execution, many answers
+//! equal question waiting                         join it: one execution, many answers, at the turn of who is next of them
 //! now + wait + work > deadline, others ahead     denied: nobody would read the answer
 //! many are late, and this one would wait long    denied: see `glut`
 //! 64 of this client wait, and delay_max of work  the policy of the class, for this client alone
@@ -110,7 +110,7 @@ impl<T> Order<T> {
         let lane = if is_promised { PROMISED } else { lane_of(class, shape, estimate) };
         let (kp, lane) = self.behind_its_flow(flow, kp, lane);
         let waiter = Waiter { value, arrived: now, deadline: now + patience, check };
-        let waiter = match self.join((kp.standing.role, lane), class, key, waiter) {
+        let waiter = match self.join((kp.standing.role, lane, kp.line()), class, key, waiter) {
             Ok(()) => return Offered::Joined,
             Err(waiter) => waiter,
         };
@@ -128,7 +128,8 @@ impl<T> Order<T> {
                 if wait > Glut::short_wait(self.config.classes[class.index()].delay_max, patience) {
                     self.note_met(now, keeps_appointments, Met::Late);
                 }
-                return Offered::Denied(waiter.value, lead(wait, patience));
+                let work = Duration::from_nanos(estimate.nanos);
+                return Offered::Denied(waiter.value, lead(wait, patience.saturating_sub(work)));
             }
         }
         let limits = self.config.classes[class.index()];
@@ -194,7 +195,7 @@ impl<T> Order<T> {
     /// Lets a request join an equal one of the same role, or take the place of an earlier check of the same.
     fn join(
         &mut self,
-        (role, lane): (KpRole, usize),
+        (role, lane, line): (KpRole, usize, LineId),
         class: Class,
         key: Option<QueryKey>,
         waiter: Waiter<T>,
@@ -213,7 +214,8 @@ impl<T> Order<T> {
             },
             None => waiter,
         };
-        let Some(entry) = key.and_then(|key| lane.equal(key, shared_max)) else { return Err(waiter) };
+        let Some(key) = key.filter(|key| lane.advance(*key, line)) else { return Err(waiter) };
+        let Some(entry) = lane.equal(key, shared_max) else { return Err(waiter) };
         match entry.supersede(waiter) {
             Ok(earlier) => outdated(earlier),
             Err(waiter) => entry.joined.push(waiter),
@@ -309,9 +311,9 @@ fn lane_of(class: Class, shape: Shape, estimate: Estimate) -> usize {
     }
 }
 
-/// When whoever was denied finds room: when the wait is half of what its patience bears.
-fn lead(wait: Duration, patience: Duration) -> Duration {
-    wait.saturating_sub(patience / 2).max(RETRY_MIN)
+/// When whoever was denied finds room: when the wait is half of what its patience bears beside its own work.
+fn lead(wait: Duration, bears: Duration) -> Duration {
+    wait.saturating_sub(bears / 2).max(RETRY_MIN)
 }
 
 fn is_long_lane(lane: usize) -> bool {

@@ -41,7 +41,7 @@ impl<T> Order<T> {
         let is_long = estimate.nanos >= LONG_NANOS;
         let may_run = !is_long || self.may_be_long(now);
         let is_last = free == 1 && self.servers.threads > 1;
-        if free > 0 && may_run && (!is_last || !is_long && estimate.is_known) {
+        if free > 0 && may_run && (!is_last || estimate.is_safe) {
             return Duration::from_nanos(ahead / u64::from(self.servers.worth.max(1)).min(free as u64));
         }
         Duration::from_nanos(self.service.wait(now, ahead))

@@ -28,7 +28,7 @@ impl<T> Order<T> {
         // Everybody stands in one line.
         let (standing, line, lane) = (KpStanding::default(), LineId::default(), class.index());
         let waiter = Waiter { value, arrived: now, deadline: now + patience, check };
-        let waiter = match self.join((standing.role, lane), class, key, waiter) {
+        let waiter = match self.join((standing.role, lane, line), class, key, waiter) {
             Ok(()) => return Offered::Joined,
             Err(waiter) => waiter,
         };

@@ -6,10 +6,14 @@ use super::lane::{Entry, LineId, Waiter};
 use super::passage::{EndedBy, EndedEntry, ShedEntry};
 use super::passage::{Job, Taken};
 use super::tier::Tier;
-use super::{Order, PARTS, PROMISED, SWEEP_INTERVAL, SWEEP_LOOKS, is_long_lane, part};
+use super::{BULK, Order, PARTS, PROMISED, SWEEP_INTERVAL, SWEEP_LOOKS, is_long_lane, part};
 use crate::machine::standing::KpRole;
 use std::time::Duration;
 use tidegate_control::Timestamp;
+
+/// Who took a part of so many of what it was taken for has paid too much. Less is chance: who is served by what each of its
+/// requests took, and not in turn, waits for twice as long now and then.
+const REFUND_TIMES: u64 = 4;
 
 impl<T> Order<T> {
     /// The next request for a free server, of other flows than these; none if nothing waits that this server may do.
@@ -22,16 +26,22 @@ impl<T> Order<T> {
         let is_last = !self.is_paper() && free == 1 && self.servers.threads > 1;
         let may_be_apart = self.apart.len() < self.servers.apart_max;
         loop {
-            let is_wanted = move |entry: &Entry<T>| {
-                let is_short = entry.work < LONG_NANOS;
-                (may_be_long || is_short) && !(is_last && !(is_short && entry.is_known))
+            let Self { tiers, tags, estimates, servers, .. } = self;
+            let is_wanted = |entry: &Entry<T>| {
+                if may_be_long && !is_last {
+                    return true;
+                }
+                // As far as is known now: more than when it came.
+                let estimate = estimates.of(entry.class, entry.shape);
+                let is_short = estimate.nanos < LONG_NANOS;
+                (may_be_long || is_short) && (!is_last || estimate.is_safe)
             };
-            let may = |lane: usize| (may_be_long || !is_long_lane(lane)) && (may_be_apart || !self.is_apart(lane));
-            let waiting =
-                (0..self.tiers.len()).filter_map(|role| Some((role, self.tiers[role].next(may, held, is_wanted)?)));
+            let is_apart = |lane: usize| lane == BULK && servers.apart_max > 0;
+            let may = |lane: usize| (may_be_long || !is_long_lane(lane)) && (may_be_apart || !is_apart(lane));
+            let waiting = (0..tiers.len()).filter_map(|role| Some((role, tiers[role].next(may, held, is_wanted)?)));
             // Of equal ones the service.
-            let (role, lane) = waiting.min_by_key(|(role, _)| (self.tags[*role], std::cmp::Reverse(*role)))?;
-            let (line, entry) = self.tiers[role].lanes[lane].pop(held, is_wanted)?;
+            let (role, lane) = waiting.min_by_key(|(role, _)| (tags[*role], std::cmp::Reverse(*role)))?;
+            let (line, entry) = tiers[role].lanes[lane].pop(held, is_wanted)?;
             if let Some(taken) = self.start(now, lane, line, entry) {
                 return Some(taken);
             }
@@ -68,7 +78,9 @@ impl<T> Order<T> {
         self.tags[role] = self.tags[role].saturating_add(work.max(1).saturating_mul(PARTS) / part(standing.role));
         let weight = self.weight(lane);
         self.tiers[role].on_started(lane, work, weight);
-        let number = self.under_way(lane).on_started(now, work);
+        // What it is taken for now, which may be more than when it came; its client has paid for that.
+        let expected = if ignores { work } else { self.estimates.of(class, shape).nanos };
+        let number = self.under_way(lane).on_started(now, expected);
         let job = Job {
             number,
             class,
@@ -152,10 +164,12 @@ impl<T> Order<T> {
 
     fn leave(&mut self, job: &Job, elapsed: Duration) {
         self.under_way(job.lane).on_ended(job.number);
-        let over = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_sub(job.work);
-        if over > 0 {
-            let role = job.standing.role;
-            self.tiers[role.index()].lanes[job.lane].charge(job.line, job.standing.charge(over));
+        let took = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let lane = &mut self.tiers[job.standing.role.index()].lanes[job.lane];
+        if took > job.work {
+            lane.charge(job.line, job.standing.charge(took - job.work));
+        } else if took.saturating_mul(REFUND_TIMES) <= job.work {
+            lane.refund(job.line, job.standing.charge(job.work - took));
         }
         if self.service.len() == 0 && self.is_empty() {
             self.tiers.iter_mut().for_each(Tier::forgive);

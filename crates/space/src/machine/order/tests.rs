@@ -13,7 +13,7 @@ fn at(millis: u64) -> Timestamp {
 }
 
 fn query(client: u64, exact: u64, value: u32) -> Arrival<u32> {
-    let shape = Shape { exact, kind: exact, size: 0 };
+    let shape = Shape { exact, kind: exact, size: 0, own: 0 };
     let (class, patience) = (Class::Query, Duration::from_secs(10));
     let (kp, terms) = (client.into(), WaitTerms::default());
     Arrival { class, key: None, kp, check: None, shape, patience, terms, value }
@@ -32,7 +32,7 @@ fn large_changes_are_under_way_without_keeping_anybody_and_the_next_of_them_wait
     let mut order = Order::new(&PoolConfig::default(), servers, |_| false).unwrap();
     let change = |client: u64, size: u32, value: u32| Arrival {
         class: Class::Update,
-        shape: Shape { exact: 0, kind: 7, size },
+        shape: Shape { exact: 0, kind: 7, size, own: 0 },
         ..query(client, 0, value)
     };
     for (size, cost) in [(1, MS / 20), (100_000, MS * 900)] {
@@ -44,9 +44,9 @@ fn large_changes_are_under_way_without_keeping_anybody_and_the_next_of_them_wait
     }
     let running: Vec<_> = std::iter::from_fn(|| order.take(at(0), &[])).collect();
     assert_eq!(running.len(), 2, "the third one waits in its lane");
-    let small = Shape { exact: 0, kind: 7, size: 1 };
+    let small = Shape { exact: 0, kind: 7, size: 1, own: 0 };
     assert!(order.wait_of(at(0), Class::Update, 9.into(), small) < MS, "nobody else waits for them");
-    let large = Shape { exact: 0, kind: 7, size: 100_000 };
+    let large = Shape { exact: 0, kind: 7, size: 100_000, own: 0 };
     assert!(order.wait_of(at(0), Class::Update, 9.into(), large) >= MS * 1800, "but those who are like them do");
     assert!(matches!(order.offer(at(0), change(9, 1, 77)), Offered::Queued));
     let next = order.take(at(0), &[]).unwrap();
@@ -55,6 +55,87 @@ fn large_changes_are_under_way_without_keeping_anybody_and_the_next_of_them_wait
         order.on_served(taken.job, MS);
     }
     assert_eq!(order.take(at(1), &[]).map(|taken| taken.value), Some(3));
+}
+
+/// Whoever joined what waited at the end of a long line waited there, too.
+#[test]
+fn who_asks_the_same_as_one_with_a_long_line_is_answered_at_its_own_turn() {
+    for (flow, executions) in [(0, 1), (9, 2)] {
+        let mut order = readers();
+        teach(&mut order, 1, MS * 10);
+        let asked = |client: u64, key: u128, value: u32, flow: u64| Arrival {
+            key: Some(QueryKey(key)),
+            terms: WaitTerms { flow, ..WaitTerms::default() },
+            ..query(client, 1, value)
+        };
+        for n in 0..50 {
+            assert!(matches!(order.offer(at(0), asked(7, n.into(), n, flow)), Offered::Queued));
+        }
+        let running: Vec<_> = std::iter::from_fn(|| order.take(at(0), &[])).collect();
+        let joins = order.offer(at(1), asked(8, 40, 1000, 0));
+        assert_eq!(matches!(joins, Offered::Joined), flow == 0, "{joins:?}");
+        for taken in running {
+            order.on_served(taken.job, MS * 10);
+        }
+        let next = order.take(at(10), &[]).unwrap();
+        assert!(next.value == 1000 || next.joined == [1000], "it is next: {next:?}");
+        order.on_served(next.job, MS * 10);
+        let mut same = 1;
+        while let Some(taken) = order.take(at(20), &[]) {
+            same += u32::from(taken.value == 40);
+            order.on_served(taken.job, MS * 10);
+        }
+        assert_eq!(same, executions);
+    }
+}
+
+/// Told by half of its patience alone, whoever asks for much was sent away a thousand times in two seconds.
+#[test]
+fn who_is_refused_is_told_when_there_is_room_for_its_own_work() {
+    let mut order = readers();
+    teach(&mut order, 1, MS * 1500);
+    for n in 0..2 {
+        assert!(matches!(order.offer(at(0), query(10 + u64::from(n), 1, n)), Offered::Queued));
+    }
+    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0), &[])).collect();
+    assert_eq!(running.len(), 2);
+    let impatient = || Arrival { patience: MS * 2000, ..query(20, 1, 9) };
+    let Offered::Denied(_, told) = order.offer(at(0), impatient()) else { panic!("two seconds are not enough") };
+    assert_eq!(told, MS * 1250, "half a second is left of its patience, and half of that is waited for");
+    assert!(matches!(order.offer(at(0) + told, impatient()), Offered::Queued));
+    for taken in running {
+        order.on_served(taken.job, MS * 1500);
+    }
+}
+
+/// Queries of one shape of which some take long: their mean is that of none of them.
+#[test]
+fn a_shape_of_which_some_took_long_does_not_get_the_last_server() {
+    let mut order = readers();
+    let of = |client: u64, value: u32| {
+        let shape = Shape { exact: 0, kind: 5, size: 0, own: 0 }.asked_by(client);
+        Arrival { shape, ..query(client, 0, value) }
+    };
+    let mut serve = |client: u64, cost: Duration| {
+        assert!(matches!(order.offer(at(0), of(client, 0)), Offered::Queued));
+        let taken = order.take(at(0), &[]).unwrap();
+        order.on_served(taken.job, cost);
+    };
+    (0..20).for_each(|_| serve(1, MS));
+    serve(2, MS * 900);
+    (0..10).for_each(|_| serve(1, MS));
+    // By the mean of the shape all of them are short: about two milliseconds.
+    for n in 0..4 {
+        assert!(matches!(order.offer(at(0), of(2 + u64::from(n), n)), Offered::Queued));
+    }
+    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0), &[])).collect();
+    assert_eq!(running.len(), 3, "the last server stays free");
+    assert!(matches!(order.offer(at(1), of(1, 77)), Offered::Queued));
+    let own = order.take(at(1), &[]).unwrap();
+    assert_eq!(own.value, 77, "for one whose own were always short");
+    for taken in running.into_iter().chain([own]) {
+        order.on_served(taken.job, MS);
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Hall {
 
     /// Whether it is let in.
     fn ask(&mut self, caller: &Caller) -> bool {
-        let shape = Shape { exact: 1, kind: 1, size: 0 };
+        let shape = Shape { exact: 1, kind: 1, size: 0, own: 0 };
         let (class, kp, terms, patience) =
             (Class::Query, KpPlace::default(), WaitTerms::default(), Duration::from_secs(10));
         let hints = self.queue.hints(self.now, class, caller);

@@ -34,7 +34,7 @@ impl Counter {
         // Numbers of households are hashes of another kind than those of clients.
         let household = if household == 0 { 0 } else { household | 1 << 63 };
         let caller = Caller { client: household << 8 | client, household, ..Caller::default() };
-        let shape = Shape { exact: 0, kind: 1, size: 1 };
+        let shape = Shape { exact: 0, kind: 1, size: 1, own: 0 };
         let (kp, terms, patience) = (KpPlace::default(), WaitTerms::default(), Duration::from_secs(10));
         let hints = self.queue.hints(self.now, class, &caller);
         let arrival = Arrival { class, key: None, kp, check: None, shape, patience, terms, value };

@@ -130,6 +130,7 @@ impl<T> RequestQueue<T> {
         self.end_cold(now);
         let class = request.class;
         request.kp = self.place_among(now, caller);
+        request.shape = request.shape.asked_by(caller.client);
         match self.admit(now, request, caller, chance) {
             Ok(()) => Entered::Waits,
             Err((value, None)) => {

@@ -193,7 +193,7 @@ impl World {
         assert!(hints.permitted.is_some());
         assert_eq!((hints.stretch.is_some(), hints.interval.is_some()), (want.is_some(), want.is_some()));
         assert!(hints.stretch.is_none_or(|stretch| (1.0..=1000.0).contains(&stretch)), "{hints:?}");
-        let shape = Shape { exact: name, kind: name, size: 0 };
+        let shape = Shape { exact: name, kind: name, size: 0, own: 0 };
         let (kp, check, terms) = (KpPlace::default(), None, WaitTerms::default());
         let arrival = Arrival { class, key, kp, check, shape, patience, terms, value: number };
         let is_nobody_here = self.model.waiting.is_empty() && self.model.running.is_empty();

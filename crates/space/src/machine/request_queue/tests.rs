@@ -38,7 +38,7 @@ fn offer(pool: &mut RequestQueue<u64>, now: Timestamp, caller: &Caller) -> Resul
 }
 
 /// What differs from others in constants only.
-const ALIKE: Shape = Shape { exact: 0, kind: 1, size: 0 };
+const ALIKE: Shape = Shape { exact: 0, kind: 1, size: 0, own: 0 };
 
 fn offer_like(pool: &mut RequestQueue<u64>, now: Timestamp, caller: &Caller, shape: Shape) -> Result<(), Box<Hints>> {
     let client = caller.client;
@@ -251,7 +251,7 @@ fn fill(pool: &mut RequestQueue<u64>, now: Timestamp, backlog: Duration, clients
 
 #[test]
 fn a_place_is_kept_for_a_request_that_needs_most_of_its_patience_for_itself() {
-    const DEAR: Shape = Shape { exact: 9, kind: 9, size: 0 };
+    const DEAR: Shape = Shape { exact: 9, kind: 9, size: 0, own: 0 };
     let (mut pool, mut clients) = (pool(), 1..);
     let caller = |ticket| Caller { client: 0, ticket, want: None, accepts_tickets: true, ..Caller::default() };
     for client in clients.by_ref().take(20) {

@@ -45,6 +45,23 @@ fn whoever_comes_alone_is_next_behind_at_most_one_of_each() {
 }
 
 #[test]
+fn who_was_found_to_be_cheap_has_not_paid_for_it() {
+    let mut lane = Lane::new();
+    for client in [1, 2] {
+        (0..3).for_each(|n| lane.push(alone(client), entry(100, n)));
+    }
+    assert_eq!((next(&mut lane), next(&mut lane)), (Some((1, 0)), Some((2, 0))));
+    // Both were taken for the same, and the first took a tenth of that.
+    lane.refund(alone(1), 90);
+    let order: Vec<u64> = std::iter::from_fn(|| next(&mut lane)).map(|(client, _)| client).collect();
+    assert_eq!(order, [1, 2, 1, 2]);
+    lane.refund(alone(1), u64::MAX);
+    lane.push(alone(3), entry(100, 0));
+    lane.push(alone(1), entry(100, 0));
+    assert_eq!(next(&mut lane), Some((3, 0)), "who has nothing waiting has saved nothing up");
+}
+
+#[test]
 fn who_was_found_to_be_dear_waits_for_it() {
     let mut lane = Lane::new();
     lane.push(alone(1), entry(1, 0));
