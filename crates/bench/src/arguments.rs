@@ -37,8 +37,8 @@ Groups:
                    minute and a half, and not among the others
   guard            a flood towards a slow receiver of mosquitto's, alone and through a guard; what a pair
                    of clients feels and what a message costs, beside HAProxy; a minute, not among the others
-  harm             whether overload control does harm: scenarios with it and without, in turns; 22
-                   to 25 minutes, and not among the others. --quick: 5 minutes
+  harm             whether overload control does harm: scenarios with it and without, in turns; 24
+                   to 27 minutes, and not among the others. --quick: 5 minutes
 
 Examples:
   tidegate bench                              everything, beside the peers found; 17 minutes

@@ -31,6 +31,9 @@ pub(crate) const TURN_READ_BYTES_MAX: usize = 256 * 1024;
 /// meanwhile is seen after it.
 pub(crate) const TURN_UNITS_MAX: u32 = 2048;
 
+/// Questions to the kernel about clients that may be sent nothing in excess, in one turn: some 4 µs each.
+pub(crate) const WINDOW_LOOKS_PER_TURN_MAX: usize = 64;
+
 /// Bytes that the kernel takes for a connection beyond what it could send at once. What is in there cannot be overtaken:
 /// a slow client's link takes a second for this at 1 Mbit/s. By itself the kernel would take up to 4 MiB.
 pub(crate) const UNSENT_MAX: usize = 128 * 1024;

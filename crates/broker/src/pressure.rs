@@ -216,7 +216,7 @@ impl Budget {
     }
 
     fn used_without_data(&self) -> u64 {
-        self.beside() + self.shards.iter().map(|[used, ..]| used.load(Ordering::Relaxed)).sum::<u64>()
+        self.beside_counted() + self.shards.iter().map(|[used, ..]| used.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     /// What is used of what the data leave: by that it is told how hard the broker is pressed. Data that stay are no reason to
@@ -228,6 +228,11 @@ impl Budget {
     /// Data that were there before, and are more than their part, take nothing of what is for others.
     fn data_counted(&self) -> u64 {
         self.data.load(Ordering::Relaxed).min(self.part(DATA_SHARE))
+    }
+
+    /// What is beyond its part is there for a moment, and takes nothing of what is for the shards.
+    fn beside_counted(&self) -> u64 {
+        self.beside().min(self.part(BESIDE_SHARE))
     }
 
     fn part(&self, thousandths: u64) -> u64 {
@@ -258,7 +263,7 @@ impl Budget {
     /// Charges what is no shard's; false if that would be more than its part, or than is left. A shard that was granted all
     /// of the budget learns of it at its next turn.
     pub(crate) fn take_beside(&self, bytes: u64) -> bool {
-        let left = self.max().saturating_sub(self.used()).saturating_add(self.beside());
+        let left = self.max().saturating_sub(self.used()).saturating_add(self.beside_counted());
         let may = self.part(BESIDE_SHARE).min(left);
         let more = |beside: u64| beside.checked_add(bytes).filter(|sum| *sum <= may);
         self.beside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -292,7 +297,7 @@ impl Budget {
     pub(crate) fn grant(&self, shard: usize, used: u64) -> u64 {
         let [shown, own, _] = &self.shards[shard];
         shown.store(used, Ordering::Relaxed);
-        let max = self.max().saturating_sub(self.beside()).saturating_sub(self.data_counted());
+        let max = self.max().saturating_sub(self.beside_counted()).saturating_sub(self.data_counted());
         let before = own.load(Ordering::Relaxed);
         let shards = self.shards.len() as u64;
         let turn = if shards == 1 { max } else { (max / (16 * shards)).max(TURN_BYTES) };

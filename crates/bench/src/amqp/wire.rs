@@ -17,6 +17,9 @@ pub(super) mod code {
     pub(crate) const DATA: u8 = 0x75;
 }
 
+/// Bytes of a frame, at most: whatever says that it is longer speaks something else.
+const FRAME_MAX: usize = 1 << 20;
+
 pub(super) const NULL: &[u8] = &[0x40];
 
 pub(super) fn flag(is_so: bool) -> Vec<u8> {
@@ -62,7 +65,7 @@ impl<'a> Said<'a> {
         let Some(head) = bytes.first_chunk::<8>() else { return Ok(None) };
         let size = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
         let begin = usize::from(head[4]) * 4;
-        if begin < 8 || size < begin {
+        if begin < 8 || size < begin || size > FRAME_MAX {
             return Err("a frame whose sizes do not fit");
         }
         let Some(frame) = bytes.get(..size) else { return Ok(None) };

@@ -86,12 +86,12 @@ mod tests {
     use tidegate_sim::zoo::table;
 
     #[test]
-    fn all_of_it_fits_into_25_minutes_with_eight_rows_that_look_bad_at_first() {
+    fn all_of_it_fits_into_27_minutes_with_eight_rows_that_look_bad_at_first() {
         let plan = HarmPlan { scenarios: table::all().collect(), desks: zoo_space::all().collect(), secs: SECS };
         // By chance: two pairs more.
         let again = 8.0 * 4.0 * (SECS * (1.0 + AFTER) + LEAD_S + AROUND_S);
         let minutes = (plan.seconds(1) + again) / 60.0;
-        assert!(minutes <= 25.0, "{minutes:.1} minutes");
+        assert!(minutes <= 27.0, "{minutes:.1} minutes");
     }
 
     #[test]

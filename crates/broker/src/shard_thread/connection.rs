@@ -248,6 +248,11 @@ impl Connections {
         removed
     }
 
+    /// All of them.
+    pub(super) fn ids(&self) -> Vec<ConnId> {
+        self.slots.iter().flatten().map(|connection| connection.id).collect()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -34,6 +34,7 @@ use mio::{Events, Poll};
 use tidegate_control::Timestamp;
 use tidegate_control::order::ReadOrder;
 use tidegate_core::access::Identity;
+use tidegate_core::classes::PriorityMode;
 use tidegate_core::{Batch, BatchLane, ConnId, Shard};
 use tidegate_wire_mqtt::{Limits, ReasonCode};
 use tracing::error;
@@ -442,6 +443,9 @@ impl ShardThread {
         self.shard.set_settings(Arc::clone(&rules.settings));
         self.shard.set_policy(Arc::clone(&rules.policy));
         self.rules = rules;
+        if self.rules.settings.priority.mode == PriorityMode::Off {
+            self.release_held();
+        }
         // Whoever is no user any more has to go; who may not use its identifier any more goes when it comes back.
         let authenticator = Arc::clone(&self.rules.authenticator);
         let is_stranger =

@@ -87,6 +87,7 @@ impl ShardThread {
             // Its reader has left it, and nobody has told us yet.
             self.leave_order(&before);
             before.link.say_goodbye();
+            self.shard.set_excess_allowance(conn, Shard::NO_EXCESS_YET, self.now);
         }
         let Handover { link, rest, valid_for, listener, peer, .. } = handover;
         web_of(&mut self.web).places.insert(conn, WebPlace { listener, peer, is_settling: false });
@@ -121,6 +122,8 @@ impl ShardThread {
         let is_kept = self.draining.is_none() && web.door.handle_lost(&mut self.shard, id, self.now);
         if is_kept {
             web.places.remove(&id);
+            // What was not read went with the socket.
+            self.shard.set_excess_allowance(id, Shard::NO_EXCESS_YET, self.now);
         }
         is_kept
     }

@@ -10,6 +10,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::{ConnId, Shard};
 
 use super::ShardThread;
+use crate::limits::WINDOW_LOOKS_PER_TURN_MAX;
 use crate::link::SocketLink;
 use crate::window::gauge::{FIRST_LOOK, WindowGauge, WindowLook};
 use crate::window::sock_diag::{Question, SockDiag};
@@ -37,8 +38,8 @@ pub(super) enum ClientWindow {
 pub(super) struct KnownWindow {
     gauge: WindowGauge,
     question: Question,
-    /// It is listed as held.
-    is_held: bool,
+    /// It is listed among those that are held, whether it still is or not.
+    is_listed: bool,
 }
 
 impl ClientWindow {
@@ -50,8 +51,8 @@ impl ClientWindow {
                 *written = written.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
                 *written >= FIRST_LOOK
             }
-            // One that is held has its own time.
-            Self::Known(window) => window.gauge.on_written(bytes) || !window.is_held,
+            // One that is listed has its own time.
+            Self::Known(window) => window.gauge.on_written(bytes) || !window.is_listed,
         }
     }
 }
@@ -60,6 +61,11 @@ impl Windows {
     /// What the kernel says of this connection, if it says anything.
     fn ask(&mut self, question: &Question) -> Option<WindowLook> {
         self.diag.get_or_insert_with(SockDiag::open).as_ref().ok()?.ask(question)
+    }
+
+    /// Somebody is to be looked at then.
+    fn look_again(&mut self, at: Timestamp) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
     /// Looks at a client. None: nobody tells.
@@ -73,7 +79,7 @@ impl Windows {
             ClientWindow::Unknown(_) => {
                 let question = link.window_question()?;
                 let gauge = WindowGauge::new(self.ask(&question)?, now);
-                *window = ClientWindow::Known(Box::new(KnownWindow { gauge, question, is_held: false }));
+                *window = ClientWindow::Known(Box::new(KnownWindow { gauge, question, is_listed: false }));
                 Some(gauge.allowance())
             }
         }
@@ -93,11 +99,13 @@ impl ShardThread {
     fn look_after_write(&mut self, id: ConnId) {
         let Some(connection) = self.connections.get(id) else { return };
         let allowance = self.shard.excess_allowance(id);
-        let is_wanted = match &connection.window {
-            // As long as nothing in excess has gone to it, nothing is to be known.
-            ClientWindow::Unknown(_) => allowance.is_some_and(|bytes| bytes != Shard::NO_EXCESS_YET),
-            ClientWindow::Known(known) => allowance == Some(0) || known.gauge.is_due(),
-        };
+        // As long as nothing in excess has gone to it, or where there is no order, nothing is to be known.
+        let is_known = allowance.is_some_and(|bytes| bytes != Shard::NO_EXCESS_YET);
+        let is_wanted = is_known
+            && match &connection.window {
+                ClientWindow::Unknown(_) => true,
+                ClientWindow::Known(known) => allowance == Some(0) || known.gauge.is_due(),
+            };
         if is_wanted {
             self.look(id);
         } else if let ClientWindow::Unknown(written) = &mut connection.window {
@@ -113,13 +121,11 @@ impl ShardThread {
             return self.shard.set_excess_allowance(id, Shard::NO_EXCESS_YET, self.now);
         };
         if let ClientWindow::Known(known) = &mut connection.window {
-            let was_held = std::mem::replace(&mut known.is_held, allowance == 0);
-            if allowance == 0 {
-                let look_at = known.gauge.look_at();
-                self.windows.due = Some(self.windows.due.map_or(look_at, |due| due.min(look_at)));
-                if !was_held {
-                    self.windows.held.push(id);
-                }
+            if allowance == 0 && !std::mem::replace(&mut known.is_listed, true) {
+                self.windows.held.push(id);
+            }
+            if known.is_listed {
+                self.windows.look_again(known.gauge.look_at());
             }
         }
         self.shard.set_excess_allowance(id, allowance, self.now);
@@ -131,17 +137,32 @@ impl ShardThread {
             return;
         }
         self.windows.due = None;
+        let mut looks = 0;
         for id in std::mem::take(&mut self.windows.held) {
             let Some(connection) = self.connections.get(id) else { continue };
             let ClientWindow::Known(known) = &mut connection.window else { continue };
             let look_at = known.gauge.look_at();
-            if look_at > self.now {
-                self.windows.due = Some(self.windows.due.map_or(look_at, |due| due.min(look_at)));
+            if look_at > self.now || looks == WINDOW_LOOKS_PER_TURN_MAX {
+                self.windows.look_again(look_at);
                 self.windows.held.push(id);
                 continue;
             }
-            known.is_held = false;
+            looks += 1;
+            known.is_listed = false;
             self.look(id);
+        }
+    }
+
+    /// Everybody waits in one line from now on: nobody is held.
+    pub(super) fn release_held(&mut self) {
+        for id in std::mem::take(&mut self.windows.held) {
+            if let Some(connection) = self.connections.get(id) {
+                connection.window = ClientWindow::Unknown(0);
+            }
+        }
+        self.windows.due = None;
+        for id in self.connections.ids() {
+            self.shard.set_excess_allowance(id, Shard::NO_EXCESS_YET, self.now);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ring::rand::{SecureRandom, SystemRandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -56,7 +56,13 @@ pub(crate) fn run(process: &mut Process, ready: Ready, plan: &ClusterPlan) -> Re
             drop(engine);
             return Ok(());
         };
-        let fresh = configuration(&process.sources, ready.take())?;
+        let fresh = match configuration(&process.sources, ready.take(), plan) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                carrier.leave();
+                return Err(error);
+            }
+        };
         let served = serve_as_owner(process, fresh, &board, &carrier, &is_lost);
         let (ending, epoch) = (carrier.ending(), carrier.epoch());
         // In good order or not: others need not wait for this process.
@@ -96,10 +102,16 @@ fn wait_for_successor(plan: &ClusterPlan, epoch: u64) {
     }
 }
 
-/// The configuration as it is now; the one from before if that has become unsound meanwhile.
-fn configuration(sources: &Sources, before: Option<Ready>) -> Result<Ready> {
+/// The configuration as it is now; the one from before if that has become unsound meanwhile. Not one of another cluster, node
+/// or folder: the log that was taken over is this one's.
+fn configuration(sources: &Sources, before: Option<Ready>, plan: &ClusterPlan) -> Result<Ready> {
     match (prepare(sources), before) {
-        (Ok(fresh), _) => Ok(fresh),
+        (Ok(fresh), _) if plan::cluster::plan(&fresh.loaded)?.as_ref() == Some(plan) => Ok(fresh),
+        (Ok(_), Some(before)) => {
+            error!(event = "reload_failed", "[cluster] or the folder of the store has changed: that needs a restart");
+            Ok(before)
+        }
+        (Ok(_), None) => bail!("[cluster] or the folder of the store has changed: start this node anew"),
         (Err(problems), Some(before)) => {
             error!(event = "reload_failed", "{problems}");
             error!(event = "reload_failed", "the configuration from the start is in force");
