@@ -229,7 +229,7 @@ keys! {
         Restart ca: Option<PathBuf> = None;
         /// The certificate that a managed engine shows to those of the other nodes, PEM.
         Restart cert: Option<PathBuf> = None;
-        /// The private key of that, PEM, not encrypted.
+        /// The private key of the engine's certificate, PEM, not encrypted.
         Restart key: Option<PathBuf> = None;
         /// Where clients find this node, for those who ask another; unset: as listeners.mqtt has it.
         Restart address: OptionalText = OptionalText::default();

@@ -91,8 +91,12 @@ pub fn plan(loaded: &Loaded) -> Result<Option<ClusterPlan>, Problems> {
     let section = &loaded.options.cluster;
     let mut problems = Vec::new();
     let Some(ClusterLabel(name)) = section.name.clone().value() else {
-        let lone =
-            KEYS.iter().filter(|key| key.path.starts_with("cluster.") && *loaded.origin(key.path) != Origin::Default);
+        // A file that has every setting, as `tidegate config show` prints it, speaks of no cluster either.
+        let usual = Options::default();
+        let lone = KEYS.iter().filter(|key| {
+            let is_said = *loaded.origin(key.path) != Origin::Default;
+            key.path.starts_with("cluster.") && is_said && (key.show)(&loaded.options) != (key.show)(&usual)
+        });
         problems.extend(lone.filter(|key| key.path != "cluster.name").map(|key| {
             ConfigProblem::of_key(loaded.origin(key.path), key.path, "is about a cluster, and cluster.name is not set")
         }));
