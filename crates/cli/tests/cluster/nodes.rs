@@ -1,13 +1,13 @@
 //! Three nodes on this machine, made as a user makes them: `cluster init`, `cluster join`, `serve`.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tidegate_test_support::free_port;
 use tidegate_test_support::skip::{Remedy, skip};
 
 /// Nothing takes that long, unless it never happens.
@@ -118,22 +118,32 @@ impl Node {
 pub(crate) struct Nodes {
     pub(crate) list: Vec<Node>,
     _folder: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
+
+/// One cluster at a time: nine processes are enough for a machine, and nobody takes another's ports.
+static TURN: Mutex<()> = Mutex::new(());
 
 impl Nodes {
     /// None where there is no engine.
     pub(crate) fn start() -> Option<Self> {
         let engine = engine()?;
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
         run(&["cluster", "init", "plant", "--folder", &at("made")]);
         let invitation = folder.path().join("made/plant.invite");
         let mut made: Value = serde_json::from_str(&std::fs::read_to_string(&invitation).unwrap()).unwrap();
+        // Held until all are chosen, or one might be chosen twice.
+        let mut held = Vec::new();
         for node in made["nodes"].as_array_mut().unwrap() {
             for port in ["mqtt", "admin", "engine", "routes"] {
-                node[port] = free_port().into();
+                let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+                node[port] = socket.local_addr().unwrap().port().into();
+                held.push(socket);
             }
         }
+        drop(held);
         std::fs::write(&invitation, made.to_string()).unwrap();
         let join = |node: &Value| {
             let name = node["name"].as_str().unwrap().to_owned();
@@ -149,7 +159,7 @@ impl Nodes {
         for node in &mut list {
             node.start();
         }
-        Some(Self { list, _folder: folder })
+        Some(Self { list, _folder: folder, _turn: turn })
     }
 
     pub(crate) fn ports(&self) -> Vec<u16> {
