@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::Broker;
-use tidegate_space::limits::{ANSWER_BYTES_MAX, STREAM_PIECE_BYTES, STREAM_PIECES_MAX};
+use tidegate_space::limits::{ANSWER_BYTES_MAX, READERS, STREAM_PIECE_BYTES, STREAM_PIECES_MAX, STREAMERS};
 use tidegate_space::{Everybody, LongAnswerConfig, ServiceOptions};
 
 /// Values of so many bytes, together more than an answer that is held.
@@ -55,7 +55,7 @@ impl Client {
         length
     }
 
-    /// Reads the head; the answer comes in chunks, with this status.
+    /// Reads the head; the answer comes in chunks.
     fn read_head(&mut self) {
         let end = loop {
             if let Some(end) = self.bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -65,6 +65,8 @@ impl Client {
         };
         self.head = String::from_utf8_lossy(&self.bytes[..end]).to_ascii_lowercase();
         self.bytes.drain(..end + 4);
+        // A refusal has no chunks, and would look like an answer that was broken off.
+        assert!(self.head.starts_with("http/1.1 200"), "{} {}", self.head, String::from_utf8_lossy(&self.bytes));
     }
 
     /// The whole body; none if it does not come to its end.
@@ -150,11 +152,18 @@ fn the_whole_of_a_long_answer_comes_in_chunks_in_every_form() {
 #[test]
 fn slow_readers_hold_little_and_keep_nobody_from_being_answered() {
     let broker = broker(LongAnswerConfig { stall: Duration::from_secs(60), ..LongAnswerConfig::default() });
+    // One after the other, until each place has its answer: of those that ask at once any may be the first, and who finds no
+    // place waits for as long as its time allows, and is refused then.
+    let mut slow: Vec<Client> = Vec::new();
+    for _ in 0..STREAMERS {
+        let mut client = Client::select(&broker, "text/csv");
+        client.read_head();
+        slow.push(client);
+    }
     // More of them than there are places, and than there are readers.
-    let mut slow: Vec<Client> = (0..5).map(|_| Client::select(&broker, "text/csv")).collect();
-    slow[0].read_head();
+    slow.extend((0..=READERS).map(|_| Client::select(&broker, "text/csv")));
     // Whatever was found before that it is long is given back, and what is on its way is bounded.
-    let room = 2 * (STREAM_PIECES_MAX + 4) * (STREAM_PIECE_BYTES + VALUE_BYTES + 64);
+    let room = STREAMERS * (STREAM_PIECES_MAX + 4) * (STREAM_PIECE_BYTES + VALUE_BYTES + 64);
     for _ in 0..50 {
         slow[0].more();
         assert!(broker.handle().load().1 <= room, "{:?} of {room}", broker.handle().load());
