@@ -7,11 +7,14 @@
 //! cargo xtask dist --programs DIR                     packs the programs of this folder, for this machine or one --target; nothing is built
 //! ```
 //!
-//! A target that cannot be built here is named with what is missing, the others are made, and the exit code is 1.
+//! A target that cannot be built here is named with what is missing and how to get it, before anything is built; the others are
+//! made, and the exit code is 1.
 
 mod build;
 mod checksums;
 mod deb;
+mod elf;
+mod needs;
 mod sbom;
 mod stage;
 mod trial;
@@ -81,16 +84,20 @@ fn parse(options: &[String]) -> Result<DistOptions, Failure> {
 fn make_all(options: &DistOptions) -> Result<(), Vec<Failure>> {
     let one = |why: Failure| vec![why];
     let version = env!("CARGO_PKG_VERSION");
+    let missing = needs::missing(options);
+    if !missing.is_empty() {
+        return Err(missing);
+    }
     std::fs::create_dir_all(&options.out).map_err(|error| one(format!("{}: {error}", options.out.display())))?;
     let (mut made, mut failures) = (Vec::new(), Vec::new());
-    for target in &options.targets {
+    for target in can_be_built(options, &mut failures) {
         match make(target, options, version) {
             Ok(files) => made.extend(files),
             Err(why) => failures.push(format!("{}: {why}", target.triple)),
         }
     }
     if !made.is_empty() {
-        made.push(sbom::write(&options.out, version).map_err(one)?);
+        made.push(sbom::write(&options.out, version, &options.targets).map_err(one)?);
         made.push(checksums::write(&options.out, &made).map_err(one)?);
     }
     for file in &made {
@@ -100,6 +107,23 @@ fn make_all(options: &DistOptions) -> Result<(), Vec<Failure>> {
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
+/// Those for which nothing is missing.
+fn can_be_built(options: &DistOptions, failures: &mut Vec<Failure>) -> Vec<&'static Target> {
+    let mut targets = options.targets.clone();
+    if options.programs.is_some() {
+        return targets;
+    }
+    targets.retain(|target| {
+        let missing = needs::missing_for(target);
+        for why in &missing {
+            eprintln!("xtask dist: {} is left out: {why}", target.triple);
+            failures.push(format!("{}: {why}", target.triple));
+        }
+        missing.is_empty()
+    });
+    targets
+}
+
 /// The archive and the package of one target.
 fn make(target: &Target, options: &DistOptions, version: &str) -> Result<Vec<PathBuf>, Failure> {
     let programs = match &options.programs {
@@ -107,9 +131,10 @@ fn make(target: &Target, options: &DistOptions, version: &str) -> Result<Vec<Pat
         None => build::build(target)?,
     };
     let runner = Runner::of(target);
+    let kind = elf::loader(&programs.join("tidegate"))?.map_or("static".to_owned(), |it| format!("not static ({it})"));
     match &runner {
-        Some(runner) => println!("{}: {}", target.triple, trial::run(runner, &programs.join("tidegate"))?),
-        None => println!("{}: not tried here; apt-get install qemu-user-static runs it", target.triple),
+        Some(runner) => println!("{}: {kind}; {}", target.triple, trial::run(runner, &programs.join("tidegate"))?),
+        None => println!("{}: {kind}; not tried here: apt-get install qemu-user-static runs it", target.triple),
     }
     let folder = tempfile::tempdir().map_err(|error| format!("no folder: {error}"))?;
     let tree = stage::tree(folder.path(), &programs, runner.as_ref(), version)?;
