@@ -78,7 +78,9 @@ fn what_is_installed_runs_and_keeps_what_it_was_told() {
     };
     let bill: Value = serde_json::from_slice(&std::fs::read(named(".cdx.json")).expect("the SBOM")).expect("JSON");
     let components = bill["components"].as_array().expect("a list");
-    assert!(components.len() > 100 && components.iter().any(|it| it["name"] == "rustls"), "{}", components.len());
+    let lists = |name: &str| components.iter().any(|it| it["name"] == name);
+    assert!(components.len() > 100 && lists("rustls") && lists("async-nats"), "{}", components.len());
+    assert!(!lists("proptest"), "what only tests need is not shipped");
 
     let unpacked = Command::new("dpkg-deb").arg("-x").arg(named(".deb")).arg(&root).status();
     assert!(unpacked.expect("it runs").success());
@@ -112,6 +114,38 @@ fn a_target_that_is_not_known_is_answered_with_those_that_are() {
     assert!(text(&output.stderr).contains("aarch64-unknown-linux-musl"), "{}", text(&output.stderr));
 }
 
+/// A build takes many minutes: nobody is told after it that a tool is missing.
+#[test]
+fn what_is_missing_is_named_with_how_to_get_it_before_anything_is_built() {
+    let (folder, out) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let dist = |target: &str| {
+        let mut dist = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        dist.args(["dist", "--target", target, "--out"]).arg(out.path()).env("PATH", folder.path());
+        dist.env_remove(format!("CC_{}", target.replace('-', "_")));
+        let output = dist.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let (own, other) = (
+        format!("{}-unknown-linux-musl", std::env::consts::ARCH),
+        if cfg!(target_arch = "aarch64") { "x86_64-unknown-linux-musl" } else { "aarch64-unknown-linux-musl" },
+    );
+    let said = dist(&own);
+    assert!(said.contains("dpkg-deb is missing: apt-get install dpkg\n"), "{said}");
+
+    for tool in ["dpkg-deb", "tar", "gzip"] {
+        std::os::unix::fs::symlink("/bin/true", folder.path().join(tool)).expect("a link");
+    }
+    let path = std::env::var_os("PATH").expect("a path");
+    let rustc = std::env::split_paths(&path).map(|it| it.join("rustc")).find(|it| it.is_file());
+    let rustc = rustc.expect("a compiler of Rust");
+    std::os::unix::fs::symlink(rustc, folder.path().join("rustc")).expect("a link");
+    let said = dist(other);
+    assert!(said.contains("a C compiler for it is missing: pip install ziglang cargo-zigbuild\n"), "{said}");
+    let said = dist(&own);
+    assert!(said.contains("pip install ziglang cargo-zigbuild, or apt-get install musl-tools\n"), "{said}");
+}
+
 /// The release build takes many minutes: what `cargo xtask dist` has built is tried, where it has.
 #[test]
 fn static_programs_run_here_or_in_qemu_and_are_packed() {
@@ -139,7 +173,7 @@ fn static_programs_run_here_or_in_qemu_and_are_packed() {
         let made = make.output().expect("it runs");
         assert!(made.status.success(), "{}", text(&made.stderr));
         let said = text(&made.stdout);
-        assert!(said.contains("starts, keeps a message through kill -9"), "{said}");
+        assert!(said.contains(": static; starts, keeps a message through kill -9"), "{said}");
     }
 }
 

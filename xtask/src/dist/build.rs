@@ -63,7 +63,10 @@ impl Compiler {
         match self {
             // Without its checks for undefined behaviour, whose library is zig's own.
             Self::Zig => vec![
-                (of("CC"), format!("cargo-zigbuild zig cc -- -target {}-linux-musl -fno-sanitize=undefined", target.arch)),
+                (
+                    of("CC"),
+                    format!("cargo-zigbuild zig cc -- -target {}-linux-musl -fno-sanitize=undefined", target.arch),
+                ),
                 (of("AR"), "cargo-zigbuild zig ar --".to_owned()),
             ],
             Self::MuslTools => vec![(of("CC"), "musl-gcc".to_owned())],

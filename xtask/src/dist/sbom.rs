@@ -91,9 +91,7 @@ mod tests {
 
     #[test]
     fn every_crate_of_others_is_listed_with_its_licence() {
-        let package = |name: &str, version: &str, source: Value, license: &str| {
-            json!({ "id": name, "name": name, "version": version, "source": source, "license": license })
-        };
+        let package = |name: &str, version: &str, source: Value, license: &str| json!({ "id": name, "name": name, "version": version, "source": source, "license": license });
         let leads_to = |name: &str, kind: Value| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
         let metadata = json!({
             "packages": [
