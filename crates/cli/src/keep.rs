@@ -58,7 +58,10 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
     // Both or none, as far as can be seen before.
     ensure_free(&space_to).with_context(nothing)?;
     let store = tidegate_store::restore::<StoreImage>(&args.from, &to).with_context(nothing)?;
-    let space = copy_space(&args.from.join(plan::SPACE), &space_to).with_context(|| {
+    let space_from = args.from.join(plan::SPACE);
+    let is_space = !plan::is_missing(&space_from);
+    let space = is_space.then(|| tidegate_space::restore_space(&space_from, &space_to)).transpose();
+    let space = space.with_context(|| {
         format!("sessions and messages were restored, the smart space was not: {}", space_to.display())
     })?;
     let has_users = restore_users(&args.from, &to.with_file_name(plan::USERS))?;

@@ -96,7 +96,7 @@ async fn act(args: &KpArgs) -> Result<()> {
         // What is wrong whether or not there is a broker is said first.
         check_pacer(how)?;
     }
-    for warning in unused(args) {
+    if let Some(warning) = unused(args) {
         eprintln!("warning: {warning}");
     }
     let password = crate::arguments::password(std::env::var("TIDEGATE_PASSWORD").ok().as_deref())?;
@@ -190,21 +190,12 @@ fn check_pacer(how: &FollowArgs) -> Result<PacerConfig> {
 }
 
 /// What was given and SSAP has no word for: who gives a password believes that it is asked for.
-fn unused(args: &KpArgs) -> Vec<&'static str> {
+fn unused(args: &KpArgs) -> Option<&'static str> {
     let at = args.at();
-    let Some((_, rest)) = at.split_once("://").filter(|(scheme, _)| scheme.to_ascii_lowercase().starts_with("ssap"))
-    else {
-        return Vec::new();
-    };
+    let (_, rest) = at.split_once("://").filter(|(scheme, _)| scheme.to_ascii_lowercase().starts_with("ssap"))?;
     let has_user = rest.split('/').next().is_some_and(|authority| authority.contains('@'));
-    let facts = [
-        (
-            has_user,
-            "SSAP knows no users: the name and password in the address are not sent, and nobody has checked them",
-        ),
-        (args.class.is_some(), "SSAP has no word for --class: it is not sent; http:// has"),
-    ];
-    facts.into_iter().filter_map(|(is_so, words)| is_so.then_some(words)).collect()
+    let words = "SSAP knows no users: the name and password in the address are not sent, and nobody has checked them";
+    has_user.then_some(words)
 }
 
 /// The named control with what was set beside it.
@@ -303,13 +294,14 @@ mod tests {
         let unused = |words: &[&str]| {
             let words = [&["tidegate", "kp"], words, &["query", "ASK {}"]].concat();
             match Cli::try_parse_from(words).unwrap().command {
-                Some(Command::Kp(args)) => unused(&args).len(),
+                Some(Command::Kp(args)) => unused(&args).is_some(),
                 _ => panic!("another command"),
             }
         };
-        assert_eq!(unused(&["--space", "ssap://ann:wrong@h:1"]), 1);
-        assert_eq!(unused(&["--space", "SSAPS://ann@h:1/x", "--class", "high"]), 2);
-        assert_eq!(unused(&["--space", "ssap://h:1/@"]), 0);
-        assert_eq!(unused(&["--space", "http://ann:right@h:1", "--class", "high"]), 0);
+        assert!(unused(&["--space", "ssap://ann:wrong@h:1"]));
+        assert!(unused(&["--space", "SSAPS://ann@h:1/x", "--class", "high"]));
+        assert!(!unused(&["--space", "ssap://h:1", "--class", "high"]), "the class is sent");
+        assert!(!unused(&["--space", "ssap://h:1/@"]));
+        assert!(!unused(&["--space", "http://ann:right@h:1", "--class", "high"]));
     }
 }

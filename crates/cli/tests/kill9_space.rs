@@ -275,6 +275,9 @@ fn copies_have_the_smart_space_and_a_check_reads_it() {
     assert!(code == Some(0) && said.contains("smart space: "), "{said}");
     let (code, said) = tidegate(folder, &["store", "check", "-c", "/dev/null", "--data", "data"]);
     assert!(code != Some(0) && said.contains("is in use by process"), "{said}");
+    // What the space became after the copy, a client has seen by its version.
+    let other = |number: u32| format!("INSERT DATA {{ <urn:other> <urn:a> {number} }}");
+    let mut seen = vec![version(&ask(&mut stream, "/update", "application/sparql-update", &other(1)).unwrap().1)];
     drop(broker);
     let (code, said) = tidegate(folder, &["backup", "still", "--from", "data"]);
     assert!(code == Some(0) && said.contains("smart space: "), "{said}");
@@ -292,6 +295,9 @@ fn copies_have_the_smart_space_and_a_check_reads_it() {
         let (_, body) =
             ask(&mut stream, "/query", "application/sparql-query", "SELECT ?o { <urn:kept> ?p ?o }").unwrap();
         assert!(body.lines().any(|line| line.trim() == "7"), "{body}");
+        let next = version(&ask(&mut stream, "/update", "application/sparql-update", &other(2)).unwrap().1);
+        assert!(!seen.contains(&next), "{copy}: version {next} has another meaning than before");
+        seen.push(next);
     }
     // A byte that is not what it was is found.
     let dir = folder.join("data/space");

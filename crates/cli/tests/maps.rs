@@ -178,3 +178,38 @@ fn a_map_can_be_tried_without_a_broker_and_a_bad_one_is_refused() {
         "{text}"
     );
 }
+
+/// What is longer than a request is sent in pieces, and what is longer than an answer that is held comes while it is made.
+#[test]
+fn a_long_document_goes_in_and_comes_out_whole() {
+    let broker = start(Path::new("/dev/null"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let mut lines: Vec<String> =
+        (0..560).map(|number| format!("<urn:s{number}> <urn:p> \"{number}-{}\" .", "x".repeat(64 << 10))).collect();
+    lines.push("_:b <urn:p> \"first\" .".to_owned());
+    lines.insert(0, "_:b <urn:p> \"last\" .".to_owned());
+    std::fs::write(file("long.nt"), lines.join("\n")).expect("written");
+    std::fs::write(file("long.ttl"), lines.join("\n")).expect("written");
+    let refused = rdf(&broker, "sparql", &["load", &file("long.ttl")]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("only N-Triples and N-Quads are sent in pieces"),
+        "{}",
+        text(&refused.stderr)
+    );
+    for _ in 0..2 {
+        let loaded = rdf(&broker, "sparql", &["load", "--replace", "--graph", "default", &file("long.nt")]);
+        assert!(loaded.status.success(), "{}", text(&loaded.stderr));
+    }
+    let dumped = rdf(&broker, "sparql", &["dump", "--graph", "default", "--format", "nt"]);
+    assert!(dumped.status.success(), "{}", text(&dumped.stderr));
+    let dumped = text(&dumped.stdout);
+    let mut there: Vec<&str> = dumped.lines().filter(|line| !line.starts_with("_:")).collect();
+    let mut sent: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.starts_with("_:")).collect();
+    there.sort_unstable();
+    sent.sort_unstable();
+    assert!(there == sent, "{} lines of {}", there.len(), sent.len());
+    let count = "SELECT (COUNT(DISTINCT ?b) AS ?n) { ?b <urn:p> 'first', 'last' }";
+    assert_eq!(query(&broker, count), "n\n1\n", "one blank node, as in the document");
+}

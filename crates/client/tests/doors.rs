@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Broker, Line, pattern, soon, triple};
-use tidegate_client::{ChangeSource, Error, EventKind, Level, PersistentQuery, Row, Space};
+use tidegate_client::{ChangeSource, Error, EventKind, Level, PersistentQuery, Row, Space, SpaceConfig};
 
 const LAMP: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
 
@@ -241,5 +241,21 @@ async fn what_happens_is_told_to_whoever_asks() {
         wait_for(|kind| matches!(kind, EventKind::Returning { .. })).await;
         broker.go_on();
         wait_for(|kind| matches!(kind, EventKind::BaselineRenewed { .. })).await;
+    }
+}
+
+#[tokio::test]
+async fn a_class_is_asked_for_at_each_door() {
+    let broker = Broker::start();
+    for url in broker.urls() {
+        let before = broker.handle().class_claims_ignored();
+        let config = SpaceConfig { class: Some("agents".to_owned()), ..SpaceConfig::default() };
+        let space = Space::connect_with(&url, config).await.unwrap();
+        space.edit(&[triple("urn:lamp", "on")], &[]).await.unwrap();
+        let mut lamp = soon(space.persistent_query(LAMP).open()).await.unwrap();
+        soon(lamp.next()).await.unwrap();
+        // There are no classes here: each claim is counted, and nothing else comes of it.
+        let claims = broker.handle().class_claims_ignored() - before;
+        assert!(claims > 0, "{url}");
     }
 }

@@ -10,6 +10,7 @@ use rustls::StreamOwned;
 use serde_json::Value;
 
 use crate::AdminError;
+use crate::streamed::{self, StreamedAnswer};
 use crate::tls::{self, Trust};
 
 /// Time to connect, and between two pieces of an answer. The broker answers within 15 s, or says that it cannot.
@@ -18,6 +19,11 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Bytes of an answer: a thousand clients have about 700 KiB, and an answer of the smart space has 32 MiB at most.
 const ANSWER_BYTES_MAX: u64 = 33 * 1024 * 1024;
+
+/// A connection, with TLS or without.
+trait ReadWrite: Read + Write {}
+
+impl<T: Read + Write> ReadWrite for T {}
 
 /// A broker to ask.
 #[derive(Debug)]
@@ -126,24 +132,33 @@ impl AdminClient {
 
     /// Asks, whatever comes back.
     pub fn exchange(&self, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {
+        self.talk(self.connect()?, request)
+    }
+
+    /// Asks, and writes out an answer of any length as it comes.
+    pub fn stream(&self, request: &AdminRequest<'_>, out: &mut dyn Write) -> std::io::Result<StreamedAnswer> {
+        streamed::talk(self.connect()?, request, (&self.host, self.authorization.as_deref()), out)
+    }
+
+    fn connect(&self) -> std::io::Result<Box<dyn ReadWrite>> {
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "no such address");
         for address in self.host.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => return self.talk_by(stream, request),
+                Ok(stream) => return self.enter(stream),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn talk_by(&self, stream: TcpStream, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {
+    fn enter(&self, stream: TcpStream) -> std::io::Result<Box<dyn ReadWrite>> {
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_write_timeout(Some(READ_TIMEOUT))?;
-        let Some(trust) = &self.trust else { return self.talk(stream, request) };
+        let Some(trust) = &self.trust else { return Ok(Box::new(stream)) };
         let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']');
         let session = tls::session(name, trust).map_err(|error| std::io::Error::other(format!("{error:#}")))?;
-        self.talk(StreamOwned::new(session, stream), request)
+        Ok(Box::new(StreamOwned::new(session, stream)))
     }
 
     fn talk(&self, mut stream: impl Read + Write, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {

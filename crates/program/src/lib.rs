@@ -7,6 +7,7 @@ mod admin_client;
 mod admin_error;
 mod beside;
 mod stop;
+mod streamed;
 mod tls;
 
 use std::fmt;
@@ -15,6 +16,7 @@ pub use admin_client::{AdminAnswer, AdminClient, AdminRequest, escaped};
 pub use admin_error::AdminError;
 pub use beside::{Missing, program_beside};
 pub use stop::Stop;
+pub use streamed::StreamedAnswer;
 pub use tls::{Trust, certificate_hint, session as tls_session};
 
 /// Exit code of wrong usage or configuration, as clap has it for arguments.

@@ -129,6 +129,8 @@ pub(crate) struct StreamSink<'a> {
     piece: Vec<u8>,
     cancel: CancelToken,
     stall: Duration,
+    /// Bytes that may still be written.
+    bytes_left: u64,
     /// Called before the first piece: until then the answer can be another one.
     open: Option<Box<dyn FnOnce() + 'a>>,
     end: Option<StreamEnd>,
@@ -137,6 +139,8 @@ pub(crate) struct StreamSink<'a> {
 /// A pipe for one answer, whose reader may take nothing for so long, and whose bytes are counted there.
 pub(crate) struct StreamTerms {
     pub(crate) stall: Duration,
+    /// Bytes of the whole answer.
+    pub(crate) bytes_max: u64,
     pub(crate) held: Arc<AnswerBytes>,
     /// Left when the reader is gone.
     pub(crate) progress: Arc<RequestProgress>,
@@ -150,7 +154,8 @@ impl StreamTerms {
         let reader = AnswerStream(Arc::new(StreamReader { pipe: Arc::clone(&pipe), progress: self.progress }));
         let piece = Vec::with_capacity(STREAM_PIECE_BYTES);
         let open: Box<dyn FnOnce() + 'a> = Box::new(move || open(reader));
-        StreamSink { pipe, piece, cancel, stall: self.stall, open: Some(open), end: None }
+        let (stall, bytes_left) = (self.stall, self.bytes_max);
+        StreamSink { pipe, piece, cancel, stall, bytes_left, open: Some(open), end: None }
     }
 }
 
@@ -200,6 +205,11 @@ impl StreamSink<'_> {
 
 impl io::Write for StreamSink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(left) = self.bytes_left.checked_sub(bytes.len() as u64) else {
+            self.end = Some(StreamEnd::TooLong);
+            return Err(io::Error::other(StreamEnd::TooLong.name()));
+        };
+        self.bytes_left = left;
         self.piece.extend_from_slice(bytes);
         if self.piece.len() >= STREAM_PIECE_BYTES {
             self.push().map_err(|end| {
@@ -238,7 +248,7 @@ mod tests {
     use super::*;
 
     fn terms(stall: Duration) -> StreamTerms {
-        StreamTerms { stall, held: Arc::default(), progress: Arc::default() }
+        StreamTerms { stall, bytes_max: u64::MAX, held: Arc::default(), progress: Arc::default() }
     }
 
     /// A sink whose reader is put there.
@@ -294,6 +304,18 @@ mod tests {
         assert_eq!(sink.finish(false), StreamEnd::Stalled);
         let reader = lock(&slot).take().unwrap();
         assert!(block(reader.next()).unwrap().is_err(), "never as if it were complete");
+    }
+
+    #[test]
+    fn what_is_longer_than_it_may_be_is_broken_off_at_that_length() {
+        let bytes_max = 3 * STREAM_PIECE_BYTES as u64;
+        let terms = StreamTerms { bytes_max, ..terms(Duration::from_secs(60)) };
+        let (mut sink, slot) = opened(terms, CancelToken::default());
+        let written = (0..4).map_while(|_| sink.write_all(&vec![0; STREAM_PIECE_BYTES]).ok()).count();
+        assert_eq!((written, sink.finish(false)), (3, StreamEnd::TooLong));
+        let reader = lock(&slot).take().unwrap();
+        let error = block(reader.next()).unwrap().unwrap_err();
+        assert!(error.to_string().contains("too-long"), "{error}");
     }
 
     #[test]

@@ -157,14 +157,20 @@ impl SpaceHandle {
         self.shared.version.load(Ordering::SeqCst)
     }
 
-    /// A name for a version that no other run of this process has used.
-    pub fn version_name(&self, version: u64) -> String {
-        format!("\"{:016x}-{version}\"", self.boot)
+    /// A name for a version as it is written in a form, which no other run of this process has used. A weak one: the same
+    /// rows may come in another order.
+    pub fn version_name(&self, version: u64, form: &str) -> String {
+        format!("W/\"{:016x}-{version}-{form}\"", self.boot)
     }
 
-    /// The version of such a name; none of another run.
-    pub(crate) fn version_of_name(&self, name: &str) -> Option<u64> {
-        name.strip_prefix(&format!("\"{:016x}-", self.boot))?.strip_suffix('"')?.parse().ok()
+    /// The version of such a name; none of another run, or in another form. `*` is whatever there is.
+    pub(crate) fn version_of_name(&self, name: &str, form: &str) -> Option<u64> {
+        if name == "*" {
+            return Some(self.version());
+        }
+        // Compared weakly: RFC 9110, 13.1.2.
+        let name = name.strip_prefix("W/").unwrap_or(name).strip_prefix('"')?.strip_suffix('"')?;
+        name.strip_prefix(&format!("{:016x}-", self.boot))?.strip_suffix(form)?.strip_suffix('-')?.parse().ok()
     }
 
     /// The present version, if whoever has seen that one has its answer already: nothing that the request reads was touched

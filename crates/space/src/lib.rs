@@ -72,7 +72,7 @@ pub use pressure::PressureSource;
 pub use server::{BoundSockets, SpaceAddresses, SpaceListeners, bind};
 pub use service::{Service, ServiceOptions};
 pub use service_endpoints::ServiceEndpoint;
-pub use space_store::{RestoredSpace, SpaceImage, SpaceOpening, SpaceStore};
+pub use space_store::{RestoredSpace, SpaceImage, SpaceOpening, SpaceStore, restore_space};
 pub use streamer::LongAnswerConfig;
 pub use tidegate_control::admission::Class;
 pub use tidegate_http::TlsSource;

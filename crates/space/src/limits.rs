@@ -76,6 +76,9 @@ pub const STREAM_PIECES_MAX: usize = 8;
 /// given out, so as not to give it twice, and these bytes stay in memory until the answer ends. Rows and graphs of the store
 /// are not kept, and have no such end.
 pub const STREAM_GRAPH_BYTES_MAX: usize = 512 << 20;
+/// Bytes of one answer to a query that is sent while it is made. A product of two patterns over a thousand triples each has a
+/// hundred megabytes: what is ten times as long was hardly meant, and nobody should have to find out by a full disk.
+pub const STREAM_BYTES_MAX: u64 = 1 << 30;
 /// How long a reader may take nothing before its answer is ended.
 pub const STREAM_STALL: Duration = Duration::from_secs(10);
 /// How long such an answer may take in all: its connection does not live longer.

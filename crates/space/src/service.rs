@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -28,7 +28,7 @@ use crate::pressure::PressureSource;
 use crate::reader;
 use crate::service_endpoints::{ServiceEndpoint, ServiceEndpoints};
 use crate::shared_state::{Shared, lock};
-use crate::space_store::{LogPersistence, RestoredSpace, SpaceOpening, SpaceStore};
+use crate::space_store::{LogPersistence, RestoredSpace, SpaceOpening, SpaceStore, version_of_now};
 use crate::streamer::{self, LongAnswerConfig};
 use crate::supervisor::{self, OpenedSpace, Reopen};
 
@@ -121,12 +121,10 @@ impl ServiceOptions {
     }
 }
 
-/// An empty space. A version of an earlier run must not match one of this: there is less than a change in each
-/// microsecond.
+/// An empty space. A version of an earlier run must not match one of this.
 fn empty(limits: SpaceLimits) -> OpenedSpace {
     let mut space = GraphSpace::new(u64::from_le_bytes(random()), limits);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    space.replay_version(u64::try_from(now.as_micros()).unwrap_or_default());
+    space.replay_version(version_of_now());
     OpenedSpace { restored: RestoredSpace { space, names: Vec::new() }, keep: None, opening: None }
 }
 

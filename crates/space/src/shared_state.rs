@@ -22,7 +22,7 @@ use crate::machine::condition::Condition;
 use crate::machine::delegation::{DelegationConfig, DelegationTerms};
 use crate::machine::front_desk::{FrontDesk, NextRead, NextWrite, Offered, Side};
 use crate::machine::order::{Job, Shape, Taken};
-use crate::machine::request::{AnswerDelivery, AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
+use crate::machine::request::{AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::machine::request_queue::Caller;
 use crate::machine::running_queries::RunningQueries;
 use crate::machine::task::Requester;
@@ -217,7 +217,7 @@ impl Shared {
         let (check, name) = (ask.check_name(name.as_ref(), client, asker.is_check), name.map(Box::new));
         let delegation = DelegationTerms::new(asker.accepts_delegation, asker.caller.standing).of(client);
         let hints = Hints::default();
-        let (takes_stream, household) = (asker.delivery == AnswerDelivery::Streamed, asker.caller.own_household());
+        let (delivery, household) = (asker.delivery, asker.caller.own_household());
         let mut task = Task {
             ask,
             class,
@@ -229,7 +229,7 @@ impl Shared {
             client,
             flow,
             household,
-            takes_stream,
+            delivery,
             delegation,
             hints,
             requester,

@@ -16,9 +16,10 @@ use tidegate_graph::{GraphError, Limit, QueryLimits, Snapshot};
 use crate::answer_stream::{StreamEnd, StreamTerms};
 use crate::crew::is_given_up;
 use crate::limits::{
-    STREAM_GRAPH_BYTES_MAX, STREAM_STALL, STREAM_TIME_MAX, STREAMERS, STREAMERS_MAX, STREAMS_WAITING_MAX,
+    STREAM_BYTES_MAX, STREAM_GRAPH_BYTES_MAX, STREAM_STALL, STREAM_TIME_MAX, STREAMERS, STREAMERS_MAX,
+    STREAMS_WAITING_MAX,
 };
-use crate::machine::request::{AnswerSource, Form, Refused, ResponseBody, SpaceResponse};
+use crate::machine::request::{AnswerDelivery, AnswerSource, Form, Refused, ResponseBody, SpaceResponse};
 use crate::machine::task::Requester;
 use crate::notifications::SpaceRequest;
 use crate::panics::Part;
@@ -36,11 +37,14 @@ pub struct LongAnswerConfig {
     pub stall: Duration,
     /// Bytes of the terms of answers to `CONSTRUCT` and `DESCRIBE`, of all places together; each has its share.
     pub graph_bytes_max: usize,
+    /// Bytes of one answer to a query.
+    pub bytes_max: u64,
 }
 
 impl Default for LongAnswerConfig {
     fn default() -> Self {
-        Self { places: STREAMERS, stall: STREAM_STALL, graph_bytes_max: STREAM_GRAPH_BYTES_MAX }
+        let (graph_bytes_max, bytes_max) = (STREAM_GRAPH_BYTES_MAX, STREAM_BYTES_MAX);
+        Self { places: STREAMERS, stall: STREAM_STALL, graph_bytes_max, bytes_max }
     }
 }
 
@@ -48,6 +52,14 @@ impl LongAnswerConfig {
     /// Threads that send them.
     pub(crate) fn threads(&self) -> usize {
         self.places.min(STREAMERS_MAX)
+    }
+
+    /// Bytes of one answer. A product of patterns has no end of its own; a graph that is kept has the length of what is kept.
+    fn bytes_max(&self, ask: &SpaceRequest) -> u64 {
+        match ask {
+            SpaceRequest::Match { .. } => u64::MAX,
+            _ => self.bytes_max,
+        }
     }
 
     /// Bytes of the terms of one answer: only what the evaluator keeps has an end.
@@ -142,7 +154,7 @@ impl Shared {
     pub(crate) fn may_stream(&self, task: &Task, refused: &Refused) -> bool {
         let is_long =
             matches!(refused, Refused::TooLong | Refused::Failed(GraphError::Limit(Limit::Rows | Limit::ResultBytes)));
-        is_long && task.takes_stream && self.long_answers.threads() > 0
+        is_long && task.delivery != AnswerDelivery::Whole && self.long_answers.threads() > 0
     }
 
     /// Has an answer sent while it is made, as soon as there is a place.
@@ -190,9 +202,15 @@ fn send(shared: &Shared, answer: LongAnswer) {
         return;
     }
     let progress = Arc::new(RequestProgress::default());
-    let terms = WatchTerms::new(now + STREAM_TIME_MAX, vec![Arc::clone(&progress)]);
+    let until = match task.delivery {
+        // Whoever said how long it waits does not read on after that.
+        AnswerDelivery::StreamedInTime => task.until.min(now + STREAM_TIME_MAX),
+        _ => now + STREAM_TIME_MAX,
+    };
+    let terms = WatchTerms::new(until, vec![Arc::clone(&progress)]);
+    let (stall, bytes_max) = (shared.long_answers.stall, shared.long_answers.bytes_max(&task.ask));
     let waiting = Mutex::new(Some(task));
-    let stream = StreamTerms { stall: shared.long_answers.stall, held: Arc::clone(&shared.held), progress };
+    let stream = StreamTerms { stall, bytes_max, held: Arc::clone(&shared.held), progress };
     shared.watched_by(terms, Some((Part::Reader, RunawayDuty::Nobody)), |cancel| {
         shared.probe(Part::Reader);
         let nothing = SpaceRequest::RemoveRule(String::new());
@@ -256,7 +274,7 @@ mod tests {
                 client: 0,
                 flow: 0,
                 household: 0,
-                takes_stream: true,
+                delivery: AnswerDelivery::Streamed,
                 delegation: DelegationTerms::default(),
                 hints: Hints::default(),
                 requester: ReplyTo { progress: Arc::default(), charge: None, reply },

@@ -10,7 +10,7 @@ use oxrdfio::RdfFormat;
 use tidegate_graph::{GraphSpace, Mask, MaskGraph, Query, QueryLimits, SpaceLimits, Update};
 use tidegate_space::{
     Form, Refused, RequestOrigin, ResponseBody, Service, SpaceAdmission, SpaceHandle, SpaceNotification, SpaceOpening,
-    SpaceRequest, SpaceResponse, StoreConfig, Watched, outlet,
+    SpaceRequest, SpaceResponse, StoreConfig, Watched, outlet, restore_space,
 };
 use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
 use tidegate_store::{Durability, Health, LogOptions};
@@ -80,14 +80,17 @@ impl Dice {
 struct Model {
     space: GraphSpace,
     rules: Vec<String>,
+    /// The version with which it began.
+    first: u64,
     /// What it looked like after each request: version, quads, names of rules.
     states: Vec<(u64, Vec<String>, Vec<String>)>,
 }
 
 impl Model {
-    fn new() -> Self {
-        let space = GraphSpace::new(1, SpaceLimits::default());
-        Self { space, rules: Vec::new(), states: vec![(0, Vec::new(), Vec::new())] }
+    fn new(first: u64) -> Self {
+        let mut space = GraphSpace::new(1, SpaceLimits::default());
+        space.replay_version(first);
+        Self { space, rules: Vec::new(), first, states: vec![(first, Vec::new(), Vec::new())] }
     }
 
     fn next(&mut self, dice: &mut Dice) -> SpaceRequest {
@@ -123,7 +126,7 @@ impl Model {
     fn go_back_to(&mut self, state: usize, dice: &mut Dice, seed: u64) {
         *dice = Dice(seed);
         let steps = state;
-        *self = Self::new();
+        *self = Self::new(self.first);
         for _ in 0..steps {
             self.next(dice);
         }
@@ -135,9 +138,14 @@ fn what_was_confirmed_survives_a_power_cut_at_any_moment() {
     for seed in 0..40 {
         let disk = SimDisk::new(seed);
         let (mut dice, mut other) = (Dice(seed), Dice(seed ^ 0xabcd));
-        let (mut model, mut confirmed) = (Model::new(), 0);
+        let (mut model, mut confirmed) = (Model::new(0), 0);
         for round in 0..4 {
             let (service, opening) = open(&disk);
+            if opening.report.records == 0 {
+                // Nothing was kept yet: the folder is as good as new, and its versions begin at the time of now.
+                assert!(confirmed == 0 && opening.version > model.first, "seed {seed} round {round}: {opening:?}");
+                model = Model::new(opening.version);
+            }
             assert!(!opening.report.is_damaged() && opening.holes == 0, "seed {seed}: {opening:?}");
             let handle = service.handle();
             // Where does the restart stand? At a state that the model went through, and not before what was confirmed.
@@ -166,7 +174,7 @@ const CUT: usize = 8;
 #[test]
 fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     let disk = SimDisk::new(3);
-    let (service, _) = open(&disk);
+    let (service, SpaceOpening { version: first, .. }) = open(&disk);
     let handle = service.handle();
     ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap();
     let (out, mut inlet) = outlet(&handle);
@@ -187,7 +195,11 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
         assert_eq!(ask(&handle, request).unwrap_err(), Refused::Unwritable);
     }
     let before = quads(&handle);
-    assert_eq!((before.len(), handle.version()), (1, 1), "questions are answered, from what is kept: {before:?}");
+    assert_eq!(
+        (before.len(), handle.version() - first),
+        (1, 1),
+        "questions are answered, from what is kept: {before:?}"
+    );
     let health = service.store().unwrap().report().unwrap().health;
     assert!(matches!(health, Health::Failed { .. }));
 
@@ -199,12 +211,12 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
         }
     });
     assert_eq!((sequence, delta.added.len(), delta.removed.len()), (1, 1, 0), "the one that waited, and only it");
-    assert_eq!((quads(&handle).len(), handle.version()), (2, 2));
+    assert_eq!((quads(&handle).len(), handle.version() - first), (2, 2));
     let answered = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 3 }")).unwrap();
-    assert_eq!(answered.version, 3);
+    assert_eq!(answered.version - first, 3);
     drop(service);
     let (service, opening) = open(&disk);
-    assert_eq!((opening.version, quads(&service.handle()).len()), (3, 3));
+    assert_eq!((opening.version - first, quads(&service.handle()).len()), (3, 3));
     assert!(opening.report.is_closed);
 }
 
@@ -305,6 +317,40 @@ fn versions_do_not_come_back_with_another_meaning() {
         (next, 0, 3),
         "ended in good order: nothing is left out"
     );
+}
+
+/// A client keeps the version that it has seen over whatever an operator does: a copy that is put back, and a folder that is
+/// begun anew, must not say of another answer that it is this one.
+#[test]
+fn a_copy_that_is_put_back_and_a_new_folder_have_versions_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| StoreConfig { dir: folder.path().join(name), ..config(Durability::Always) };
+    let open =
+        |config: &StoreConfig| Service::open(config, SpaceLimits::default(), &SpaceAdmission::default()).unwrap();
+    let insert = |service: &Service, value: u32| {
+        let text = format!("INSERT DATA {{ <urn:a> <urn:p> {value} }}");
+        ask(&service.handle(), update(&text)).unwrap().version
+    };
+    let (service, _) = open(&at("space"));
+    insert(&service, 1);
+    service.store().unwrap().backup(&folder.path().join("copy")).unwrap();
+    let seen: Vec<u64> = (2..6).map(|value| insert(&service, value)).collect();
+    drop(service);
+    for name in ["restored", "again"] {
+        restore_space(&folder.path().join("copy"), &folder.path().join(name)).unwrap();
+        let (service, opening) = open(&at(name));
+        assert_eq!((opening.quads, opening.holes), (1, 0));
+        let versions: Vec<u64> = (12..16).map(|value| insert(&service, value)).collect();
+        assert!(versions.iter().all(|version| !seen.contains(version)), "{name}: {versions:?} of {seen:?}");
+        drop(service);
+        // Over a restart that is nothing but one, versions go on.
+        let (_, opening) = open(&at(name));
+        assert_eq!((Some(&opening.version), opening.holes, opening.quads), (versions.last(), 0, 5));
+    }
+    let (service, opening) = open(&at("new"));
+    assert!(opening.version > *seen.last().unwrap(), "{opening:?} after {seen:?}");
+    drop(service);
+    assert_eq!(open(&at("new")).1.version, opening.version, "nothing has changed in it");
 }
 
 #[test]

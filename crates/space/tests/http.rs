@@ -168,6 +168,30 @@ fn an_answer_that_is_known_already_is_not_sent_again() {
     assert_eq!(broker.get(now, JSON).header("etag"), None, "what depends on time has no version");
 }
 
+#[test]
+fn a_tag_is_of_one_form_and_is_compared_as_the_standard_says() {
+    let broker = start();
+    broker.update("INSERT DATA { <urn:a> <urn:b> 1 }");
+    let path = "/query?query=SELECT%20*%20%7B%3Fs%20%3Fp%20%3Fo%7D";
+    let tag = |accept| broker.get(path, accept).header("etag").unwrap().to_owned();
+    let (json, csv) = (tag(JSON), tag("text/csv"));
+    assert_ne!(json, csv, "who has the one does not have the other");
+    let status = |accept, seen: &str| {
+        let answer = broker.request("GET", path, &[("Accept", accept), ("If-None-Match", seen)], b"");
+        assert!(answer.status == 200 || answer.header("vary").is_some(), "{}", answer.head);
+        answer.status
+    };
+    assert_eq!((status(JSON, &json), status("text/csv", &csv)), (304, 304));
+    assert_eq!((status(JSON, &csv), status("text/csv", &json)), (200, 200));
+    let strong = json.trim_start_matches("W/");
+    for seen in [strong, &format!("W/{strong}"), &format!("\"other\", {json}"), &format!("{csv},{json}"), "*"] {
+        assert_eq!(status(JSON, seen), 304, "{seen}");
+    }
+    for seen in ["", "\"", "W/", "\"*\"", &json[..json.len() - 1], strong.trim_matches('"')] {
+        assert_eq!(status(JSON, seen), 200, "{seen}");
+    }
+}
+
 /// One user, ann, whose password is x.
 #[derive(Debug)]
 struct OneUser(tidegate_space::AccessMode);

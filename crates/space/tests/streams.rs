@@ -221,6 +221,32 @@ fn a_graph_that_is_constructed_has_an_end_and_rows_and_stored_graphs_have_none()
     }
 }
 
+#[test]
+fn who_says_how_long_it_waits_is_sent_nothing_after_that() {
+    let broker = broker(LongAnswerConfig { stall: Duration::from_secs(120), ..LongAnswerConfig::default() });
+    let mut client = Client::ask(&broker, "/store?default&timeout=6s", "application/n-triples");
+    client.read_head();
+    until("its time is over", || streamed(&broker, "cancelled") == 1);
+    assert!(client.read_body().is_none(), "what is there of it does not end like the whole");
+    until("nothing is held any more", || broker.handle().load().1 < 1 << 20);
+}
+
+#[test]
+fn an_answer_to_a_query_has_a_length_and_a_graph_that_is_kept_has_its_own() {
+    let bytes_max = (ANSWER_BYTES_MAX + 20 * VALUE_BYTES) as u64;
+    let broker = broker(LongAnswerConfig { bytes_max, ..LongAnswerConfig::default() });
+    for accept in ["text/csv", "application/sparql-results+json"] {
+        let before = streamed(&broker, "too-long");
+        let mut client = Client::select(&broker, accept);
+        client.read_head();
+        assert!(client.read_body().is_none(), "{accept}: the whole came");
+        until("it is counted", || streamed(&broker, "too-long") == before + 1);
+    }
+    let mut client = Client::ask(&broker, "/store?default", "application/n-triples");
+    client.read_head();
+    assert_eq!(values(&client.read_body().unwrap()), VALUES);
+}
+
 /// A text in an address.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat()

@@ -41,7 +41,7 @@ pub(crate) struct KpArgs {
     /// What this client calls itself, for its own share among those of one address; a name of chance if nothing is said
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) node: Option<String>,
-    /// The class as which it would like to be served, over HTTP; a better one than its own needs a right
+    /// The class as which it would like to be served; a better one than its own needs a right
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) class: Option<String>,
     /// Print each line as JSON

@@ -6,7 +6,6 @@ use anyhow::Result;
 use tidegate_graph::{Mask, MaskGraph};
 use tidegate_map::{Additions, Edit, IncomingMessage};
 
-use super::print;
 use crate::arguments::MapTestArgs;
 use tidegate_server::config::load;
 use tidegate_server::log::iso_time;
@@ -37,7 +36,7 @@ pub(crate) fn test(args: &MapTestArgs) -> Result<u8> {
             number => eprintln!("none of {number} [[map.ingest]] is for the topic {:?}", args.topic),
         }
     }
-    print(text.as_bytes())?;
+    tidegate_program::out(&text);
     Ok(code)
 }
 

@@ -1,8 +1,9 @@
 //! `tidegate rdf`: the smart space from a shell, over its own HTTP door; and `tidegate map test`, without any.
 
 mod maps;
+mod pieces;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -11,7 +12,8 @@ use serde_json::Value;
 use crate::arguments::{RdfArgs, RdfCommand, SpaceArgs, TextArgs};
 use crate::kp::{is_query, is_update};
 pub(crate) use maps::test as test_map;
-use tidegate_program::{AdminClient, AdminRequest, escaped};
+use pieces::Unsplit;
+use tidegate_program::{AdminClient, AdminRequest, StreamedAnswer, escaped};
 use tidegate_program::{AdminError, Usage};
 
 /// Names of formats: of results, of graphs, and whether it can name graphs.
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &RdfArgs) -> Result<u8> {
                 );
             }
             let query = request("POST", "/query", &accept, "application/sparql-query", body.as_bytes());
-            print(&ask(&door, &query)?)
+            print(&door, &query)
         }
         RdfCommand::Update { text } => {
             let body = sparql(text)?;
@@ -65,11 +67,7 @@ pub(crate) fn run(args: &RdfArgs) -> Result<u8> {
         RdfCommand::Load { files, graph, format, replace } => {
             for (number, file) in files.iter().enumerate() {
                 let kind = kind_of(file, format.as_deref())?;
-                let body = read(file)?;
-                // The first takes the place of what is there, the others are added to it.
-                let method = if *replace && number == 0 { "PUT" } else { "POST" };
-                let path = store_path(graph.as_deref());
-                ask(&door, &request(method, &path, "application/json", kind, &body))?;
+                load(&door, file, kind, &store_path(graph.as_deref()), *replace && number == 0)?;
             }
             Ok(0)
         }
@@ -77,7 +75,7 @@ pub(crate) fn run(args: &RdfArgs) -> Result<u8> {
             let usual = if graph.is_some() { "ttl" } else { "nq" };
             let format = format.as_deref().unwrap_or(usual);
             let accept = find(GRAPHS, format).ok_or_else(|| unknown(format, &[GRAPHS]))?;
-            print(&ask(&door, &request("GET", &store_path(graph.as_deref()), accept, "", &[]))?)
+            print(&door, &request("GET", &store_path(graph.as_deref()), accept, "", &[]))
         }
     }
 }
@@ -94,18 +92,62 @@ fn door(args: &SpaceArgs) -> Result<AdminClient> {
     Ok(client.with_trust(args.trust.trust(&url))?)
 }
 
-fn ask(door: &AdminClient, request: &AdminRequest<'_>) -> Result<Vec<u8>> {
-    let answer = door.exchange(request).map_err(|error| {
-        let at = door.host();
-        AdminError::unreached(format!("cannot ask the smart space at http://{at}: {error}; name it with --space URL"))
+/// Loads a document, in as many requests as it needs. The first of them takes the place of what is there, if that is wanted; the
+/// others are added to it.
+fn load(door: &AdminClient, file: &Path, kind: &str, path: &str, replaces: bool) -> Result<()> {
+    let pieces = pieces::pieces(kind, read(file)?).map_err(|unsplit| {
+        let most = pieces::BODY_BYTES_MAX >> 20;
+        let why = match unsplit {
+            Unsplit::Format => "only N-Triples and N-Quads are sent in pieces: convert it to one of them",
+            Unsplit::Line => "a line of it is longer than that",
+            Unsplit::Blank => {
+                "its statements with blank nodes are longer than that, and have to come together: give those nodes IRIs"
+            }
+        };
+        AdminError::failure(format!("{}: a request has at most {most} MiB; {why}", file.display()))
     })?;
-    let (status, body) = answer
-        .parts()
-        .ok_or_else(|| AdminError::failure(format!("{} does not answer as a smart space does", door.host())))?;
-    if (200..300).contains(&status) {
-        return Ok(body.to_vec());
+    let all = pieces.len();
+    for (number, piece) in pieces.iter().enumerate() {
+        // The first takes the place of what is there.
+        let method = if replaces && number == 0 { "PUT" } else { "POST" };
+        if let Err(error) = ask(door, &request(method, path, "application/json", kind, piece)) {
+            let so_far = format!("{}: {number} of {all} pieces are loaded, and not the rest", file.display());
+            return Err(if all == 1 { error } else { error.context(so_far) });
+        }
     }
-    Err(AdminError::refused(status, &serde_json::from_slice(body).unwrap_or_default()).into())
+    Ok(())
+}
+
+fn ask(door: &AdminClient, request: &AdminRequest<'_>) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    answer(door, request, &mut body)?;
+    Ok(body)
+}
+
+/// Prints an answer as it comes, however long it is.
+fn print(door: &AdminClient, request: &AdminRequest<'_>) -> Result<u8> {
+    answer(door, request, &mut std::io::stdout().lock()).map(|()| 0)
+}
+
+fn answer(door: &AdminClient, request: &AdminRequest<'_>, out: &mut dyn Write) -> Result<()> {
+    let at = door.host();
+    match door.stream(request, out) {
+        Ok(StreamedAnswer::Whole | StreamedAnswer::Enough) => Ok(()),
+        Ok(StreamedAnswer::Unwritten(why)) => {
+            Err(AdminError::failure(format!("cannot print the answer: {why}")).into())
+        }
+        Ok(StreamedAnswer::Refused(status, why)) => {
+            Err(AdminError::refused(status, &serde_json::from_slice(&why).unwrap_or_default()).into())
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            Err(AdminError::failure(format!("{at} does not answer as a smart space does")).into())
+        }
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(AdminError::failure(error.to_string()).into()),
+        Err(error) => {
+            let words = format!("cannot ask the smart space at http://{at}: {error}; name it with --space URL");
+            Err(AdminError::unreached(words).into())
+        }
+    }
 }
 
 fn sparql(args: &TextArgs) -> Result<String> {
@@ -154,15 +196,6 @@ fn find(formats: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
 fn unknown(name: &str, formats: &[&[(&str, &str)]]) -> anyhow::Error {
     let known: Vec<&str> = formats.iter().flat_map(|list| list.iter().map(|(name, _)| *name)).collect();
     AdminError::usage(format!("no format {name:?}: say --format {}", known.join(", "))).into()
-}
-
-fn print(bytes: &[u8]) -> Result<u8> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        // Whoever reads it has read enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(0),
-        outcome => outcome.map(|()| 0).map_err(Into::into),
-    }
 }
 
 #[cfg(test)]

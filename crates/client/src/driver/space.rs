@@ -26,7 +26,7 @@ pub struct SpaceConfig {
     /// What this client calls itself, `node_id` of SSAP and `pace-client` of HTTP; a name of chance if nothing is said. Visible
     /// ASCII, up to 128 bytes.
     pub node: Option<String>,
-    /// The class as which it would like to be served (`pace-class`), over HTTP: a better one than its own needs a right.
+    /// The class as which it would like to be served (`pace-class`): a better one than its own needs a right.
     pub class: Option<String>,
     /// `space_id` of SSAP; `X` if nothing is said, as everywhere.
     pub space: Option<String>,
@@ -84,7 +84,7 @@ impl Space {
         });
         let endpoint = if is_ssap {
             let speaker = SsapIdentity { node, space: config.space.unwrap_or_else(|| "X".to_owned()) };
-            Endpoint::Ssap(ssap::SsapEndpoint::new(road, speaker))
+            Endpoint::Ssap(ssap::SsapEndpoint::new(road, speaker, config.class))
         } else {
             let kp = http::KpHeaders { name: node, class: config.class };
             let subscribe = match config.subscribe {

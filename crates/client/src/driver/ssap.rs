@@ -1,6 +1,7 @@
 //! SSAP over TCP or TLS: requests on connections that are used again, and a connection for each subscription, as every broker
 //! of Smart-M3 has it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
@@ -32,6 +33,8 @@ use crate::session::watch::{Attempt, ExchangeFailure, Input};
 pub(crate) struct SsapEndpoint {
     road: BrokerRoute,
     speaker: SsapIdentity,
+    /// The class as which it would like to be served, said with each request.
+    class: Option<String>,
     transactions: AtomicU64,
     idle: Idle<SsapLine>,
     places: Semaphore,
@@ -66,10 +69,11 @@ impl std::fmt::Debug for SsapLine {
 }
 
 impl SsapEndpoint {
-    pub(crate) fn new(road: BrokerRoute, speaker: SsapIdentity) -> Self {
+    pub(crate) fn new(road: BrokerRoute, speaker: SsapIdentity, class: Option<String>) -> Self {
         Self {
             road,
             speaker,
+            class,
             transactions: AtomicU64::new(1),
             idle: Idle::default(),
             places: Semaphore::new(LINES_MAX),
@@ -91,7 +95,7 @@ impl SsapEndpoint {
 
     async fn ask_once(&self, request: &SsapRequest<'_>, asks: &Asks) -> Result<Confirmed, Error> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
-        let text = self.speaker.say(request, transaction, self.polite(asks));
+        let text = self.speaker.say(request, transaction, &self.polite(asks));
         let _place = self.places.acquire().await.map_err(|_| Error::Closed)?;
         let mut line = self.line().await?;
         line.write(&text).await?;
@@ -128,18 +132,14 @@ impl SsapEndpoint {
         }
     }
 
-    fn polite<'a>(&self, asks: &'a Asks) -> &'a Asks {
-        const NOTHING: &Asks = &Asks {
-            deadline: None,
-            want: None,
-            version: None,
-            ticket: None,
-            accept: None,
-            client: None,
-            class: None,
-            delegate: false,
-        };
-        if self.is_plain.load(Ordering::Relaxed) { NOTHING } else { asks }
+    /// What is said about pace, and the class that is asked for: nothing to a broker that does not know such words. The name of
+    /// the client is its node.
+    fn polite<'a>(&self, asks: &'a Asks) -> Cow<'a, Asks> {
+        match &self.class {
+            _ if self.is_plain.load(Ordering::Relaxed) => Cow::Owned(Asks::default()),
+            None => Cow::Borrowed(asks),
+            Some(class) => Cow::Owned(Asks { class: Some(class.as_str().into()), ..asks.clone() }),
+        }
     }
 
     /// A connection that is not known to be dead.
@@ -256,7 +256,7 @@ impl SsapEndpoint {
         let resume = name.map(|name| (name, since.last));
         let transaction = asked.map_or(0, |(transaction, _)| transaction);
         let request = SsapRequest::Subscribe(question(what));
-        line.write(&self.speaker.say_again(&request, transaction, self.polite(&since.asks), resume)).await
+        line.write(&self.speaker.say_again(&request, transaction, &self.polite(&since.asks), resume)).await
     }
 
     /// Passes on what was missed. False if the subscription did not go on.
@@ -302,7 +302,7 @@ impl SsapEndpoint {
         let resume = resume.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed));
         let resume = resume.map(|(name, last)| (name.as_str(), *last));
         let request = SsapRequest::Subscribe(question(what));
-        line.write(&self.speaker.say_again(&request, transaction, self.polite(asks), resume)).await?;
+        line.write(&self.speaker.say_again(&request, transaction, &self.polite(asks), resume)).await?;
         loop {
             if let SsapInput::Confirmed { transaction: of, answer } = line.hear().await?
                 && of == transaction

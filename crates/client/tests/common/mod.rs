@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_client::{Triple, TripleNode};
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{BoundSockets, Everybody, Service, SpaceAddresses, SpaceListeners};
+use tidegate_space::{BoundSockets, Everybody, Service, SpaceAddresses, SpaceHandle, SpaceListeners};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -42,6 +42,10 @@ impl Broker {
                 .unwrap();
         self.binds = doors.addresses();
         self.running = Some((doors, service));
+    }
+
+    pub(crate) fn handle(&self) -> SpaceHandle {
+        self.running.as_ref().unwrap().1.handle()
     }
 
     pub(crate) fn urls(&self) -> [String; 2] {

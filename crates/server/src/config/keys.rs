@@ -265,6 +265,8 @@ keys! {
         Restart long_answers: WholeNumber<0, STREAMS> = WholeNumber(tidegate_space::LongAnswerConfig::default().places as u64);
         /// How long the reader of such an answer may take nothing before the answer is broken off.
         Restart long_answer_stall: Span<100, 240_000> = Span(tidegate_space::LongAnswerConfig::default().stall);
+        /// Bytes of such an answer to a query, beyond which it is broken off; graphs from /store are sent whole.
+        Restart long_answer_bytes_max: Size<{ 32 << 20 }, HUGE> = Size(tidegate_space::LongAnswerConfig::default().bytes_max);
         /// Endpoints that queries with SERVICE may ask, over HTTP, by the names that queries have for them; none: SERVICE is refused.
         Restart services: ServiceList = ServiceList::default();
         /// Pages of other sites that may use the listeners of the smart space through a browser, by origin.

@@ -27,7 +27,8 @@ pub fn admission(options: &Options) -> SpaceAdmission {
 /// How answers are sent that are too long to be held.
 pub fn long_answers(options: &Options) -> LongAnswerConfig {
     let (places, stall) = (options.space.long_answers.0 as usize, options.space.long_answer_stall.0);
-    LongAnswerConfig { places, stall, ..LongAnswerConfig::default() }
+    let bytes_max = options.space.long_answer_bytes_max.0;
+    LongAnswerConfig { places, stall, bytes_max, ..LongAnswerConfig::default() }
 }
 
 /// How many subscriptions may be handed over to their clients, and when.

@@ -55,18 +55,15 @@ keys! {
         "clients.interval" => world.clients.interval = value.seconds(0.01, SECONDS_MAX)?,
         "clients.request_timeout" => world.clients.request_timeout = value.seconds(0.01, 3600.0)?,
         "clients.alpha" => world.clients.alpha = value.number(1.1, 8.0)?,
-        "clients.step" => {
-            world.clients.step = match value {
-                _ if value.text() == Some("matched") => StepChoice::Matched,
-                _ if value.text() == Some("shipped") => StepChoice::Shipped,
-                _ => StepChoice::Fixed(
-                    value.seconds(1e-6, 3600.0).map_err(|error| format!("{error}, or matched, or shipped"))?,
-                ),
-            }
-        },
+        "clients.step" => set_step(world, value)?,
+        "clients.delta" => set_step(world, value)?,
+        "clients.detection_delay" => set_parameter(world, Parameter::DetectionDelay, value)?,
         "clients.beta" => world.clients.beta = value.number(1.01, 16.0)?,
         "clients.recovery" => world.clients.recovery = value.number(1e-4, 1.0)?,
-        "clients.jitter" => world.clients.jitter = value.share(0.0, 0.99)?,
+        "clients.jitter" => {
+            let is_number = value.as_number().is_some();
+            world.clients.jitter = if is_number { value.number(0.0, 0.99) } else { value.share(0.0, 0.99) }?;
+        },
         "clients.detector" => {
             world.clients.detector = Some(value.one_of(&names(DetectorRule::ALL, |rule| rule.name()))?);
         },
@@ -74,8 +71,10 @@ keys! {
         "clients.gate" => world.clients.gate = value.flag()?,
         "clients.smoothing" => world.clients.smoothing = value.flag()?,
         "clients.thinning" => world.clients.thinning = value.flag()?,
-        "clients.hints" => world.clients.hints = Some(value.flag()?),
+        "clients.hints" => world.clients.hints = Some(word_or_flag(value, ["obey", "ignore"])?),
         "clients.together" => world.clients.together = value.flag()?,
+        "clients.start" => world.clients.together = value.one_of(&[("immediately", true), ("spread", false)])?,
+        "clients.timeout" => world.clients.request_timeout = value.seconds(0.001, 3600.0)?,
         "clients.once" => world.clients.once = value.flag()?,
         "clients.no_show" => world.clients.no_show = value.share(0.0, 1.0)?,
         "clients.T" => set_parameter(world, Parameter::BeforeDecrease, value)?,
@@ -83,6 +82,7 @@ keys! {
         "clients.K" => set_parameter(world, Parameter::Burst, value)?,
         "clients.ast" => set_parameter(world, Parameter::Ast, value)?,
         "clients.floor" => set_parameter(world, Parameter::Floor, value)?,
+        "clients.ceiling" => set_parameter(world, Parameter::Ceiling, value)?,
         "clients.t_min" => set_parameter(world, Parameter::Minimum, value)?,
         "clients.t_max" => set_parameter(world, Parameter::Maximum, value)?,
         "clients.rounds" => set_parameter(world, Parameter::Rounds, value)?,
@@ -95,6 +95,7 @@ keys! {
         "clients.t_net" => set_parameter(world, Parameter::Network, value)?,
         "clients.t_proc" => set_parameter(world, Parameter::Processing, value)?,
         "clients.t_small" => set_parameter(world, Parameter::Small, value)?,
+        "clients.queue_target" => set_parameter(world, Parameter::QueueTarget, value)?,
         "clients.denial" => set_parameter(world, Parameter::Denial, value)?,
         "broker.preset" => {
             let name = value.one_of(&Broker::PRESETS.map(|name| (name, name)))?;
@@ -257,6 +258,27 @@ fn set_interval(interval: &mut Interval, path: &str, value: &ConfigValue) -> Res
         _ => return Err("the interval of this scenario has no such parameter; see publishers.interval".to_owned()),
     }
     Ok(())
+}
+
+/// δ, by either of its names.
+fn set_step(world: &mut Polling, value: &ConfigValue) -> Result<(), String> {
+    world.clients.step = match value.text() {
+        Some("matched") => StepChoice::Matched,
+        Some("shipped") => StepChoice::Shipped,
+        _ => {
+            StepChoice::Fixed(value.seconds(1e-6, 3600.0).map_err(|error| format!("{error}, or matched, or shipped"))?)
+        }
+    };
+    Ok(())
+}
+
+/// What clients call by the first of two words, and a scenario also by `true`.
+fn word_or_flag(value: &ConfigValue, [yes, no]: [&str; 2]) -> Result<bool, String> {
+    match value.text() {
+        Some(text) if text == yes => Ok(true),
+        Some(text) if text == no => Ok(false),
+        _ => value.flag().map_err(|error| format!("{error}, or {yes}, or {no}")),
+    }
 }
 
 /// What of a pacer has no meaning of its own here. Whether it is readable is known now, whether it is in range when the

@@ -173,8 +173,14 @@ impl Scenario {
     /// Changes a setting, as `--set` does; [`Scenario::check`] says whether it fits.
     pub fn set(&mut self, path: &str, value: &str) {
         // What the command line says holds for every case, also if a case says it in other words.
-        const POPULATION: [&str; 2] = ["clients.count", "clients.load"];
-        let is_same = |other: &str| other == path || (POPULATION.contains(&other) && POPULATION.contains(&path));
+        const SAME: [[&str; 2]; 4] = [
+            ["clients.count", "clients.load"],
+            ["clients.step", "clients.delta"],
+            ["clients.together", "clients.start"],
+            ["clients.request_timeout", "clients.timeout"],
+        ];
+        let is_same =
+            |other: &str| other == path || SAME.iter().any(|words| words.contains(&other) && words.contains(&path));
         for axis in &mut self.axes {
             for (_, settings) in &mut axis.points {
                 settings.retain(|setting| !is_same(&setting.path));

@@ -1,5 +1,7 @@
 //! Scenario files: what they mean, and what is refused.
 
+use tidegate_control::pacer::{Parameter, Preset};
+
 use super::*;
 
 fn problems(text: &str) -> Vec<String> {
@@ -64,4 +66,51 @@ fn the_command_line_has_the_last_word() {
     assert_eq!((cases.len(), config.clients_count()), (1, 7));
     scenario.set("clients.load", "many");
     assert_eq!(scenario.check()[0].to_string(), "clients.load: expected a number without quotes");
+}
+
+/// A value that is not the usual one.
+fn unusual(parameter: Parameter) -> &'static str {
+    match parameter {
+        Parameter::Alpha | Parameter::Beta => "3",
+        Parameter::Growths | Parameter::Burst | Parameter::Rounds | Parameter::Kappa => "7",
+        Parameter::Theta | Parameter::Gamma | Parameter::Jitter => "0.3",
+        Parameter::Ast => "algorithm2",
+        Parameter::Rbt => "p19",
+        Parameter::Noise => "off",
+        Parameter::Detector => "light-paper",
+        Parameter::Average => "ewma",
+        Parameter::Denial => "fast",
+        Parameter::Initial => "minimum",
+        Parameter::Start => "immediately",
+        Parameter::Hints => "ignore",
+        Parameter::Delta
+        | Parameter::DetectionDelay
+        | Parameter::BeforeDecrease
+        | Parameter::Floor
+        | Parameter::Ceiling
+        | Parameter::Minimum
+        | Parameter::Maximum
+        | Parameter::Network
+        | Parameter::Processing
+        | Parameter::Small
+        | Parameter::QueueTarget
+        | Parameter::Interval
+        | Parameter::Timeout => "77ms",
+    }
+}
+
+#[test]
+fn each_parameter_of_a_client_is_a_key_of_the_same_name_and_takes_the_same_words() {
+    for parameter in Parameter::ALL {
+        let (key, text) = (format!("clients.{}", parameter.name()), unusual(*parameter));
+        let mut scenario = Scenario::read("t", "").unwrap();
+        scenario.set(&key, text);
+        let cases = scenario.cases().unwrap_or_else(|problems| panic!("{key}={text}: {problems:?}"));
+        let World::Polling(config) = &cases[0].world else { panic!("polling is the default") };
+        let pacer = config.pacer(Preset::Active).unwrap();
+        let mut again = pacer.clone();
+        again.set(*parameter, text).unwrap();
+        assert_eq!(pacer, again, "{key}={text} does what --set {}={text} does", parameter.name());
+        assert_ne!(pacer, Polling::default().pacer(Preset::Active).unwrap(), "{key}={text} changes nothing");
+    }
 }

@@ -63,7 +63,7 @@ pub(super) async fn serve(
 fn version(door: &HttpState, seen: Option<u64>) -> Response {
     let version = door.handle.version();
     if seen == Some(version) {
-        return not_modified(&door.handle, version);
+        return not_modified(&door.handle, version, None);
     }
     let mut response = json_of(json!({ "version": version }).to_string());
     response.headers_mut().insert("pace-version", HeaderValue::from(version));

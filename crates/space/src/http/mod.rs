@@ -243,7 +243,11 @@ fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Resul
     let is_check =
         asks.client.is_some() && (asks.version.is_some() || head.headers.contains_key(header::IF_NONE_MATCH));
     // Before HTTP 1.1 a body ends with its connection: what is broken off would look like the whole.
-    let delivery = if head.version >= Version::HTTP_11 { AnswerDelivery::Streamed } else { AnswerDelivery::Whole };
+    let delivery = match patience {
+        _ if head.version < Version::HTTP_11 => AnswerDelivery::Whole,
+        Some(_) => AnswerDelivery::StreamedInTime,
+        None => AnswerDelivery::Streamed,
+    };
     Ok(RequestOrigin { is_check, delivery, ..RequestOrigin::new(0, patience).of(caller) })
 }
 

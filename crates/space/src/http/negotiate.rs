@@ -104,6 +104,15 @@ pub(crate) fn media_type(form: Form) -> &'static str {
     }
 }
 
+/// The name of a form, for what distinguishes answers.
+pub(crate) fn form_name(form: Form) -> &'static str {
+    match form {
+        Form::Results(format) => format.file_extension(),
+        Form::Graph(format) => format.file_extension(),
+        Form::Ssap => "ssap",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -117,7 +117,7 @@ async fn posted(
 /// What is to be known when a query is answered, or why it was not asked.
 enum QueryNote {
     Asked(Form, bool),
-    Unchanged(u64),
+    Unchanged(u64, Form),
     /// Other endpoints have to be asked before, and then these graphs.
     Federated(Box<FederatedNote>),
     Wrong(SpaceProblem),
@@ -182,14 +182,14 @@ async fn ask(
         let is_repeatable = query.is_repeatable();
         let ask = SpaceRequest::Query { query: Box::new(query), form };
         let unchanged = |seen: &u64| handle.unchanged_at(&ask, Some(*seen));
-        if let Some(version) = seen(&handle, &terms.headers, is_read).iter().find_map(unchanged) {
-            return (QueryNote::Unchanged(version), Err(Refused::Declined(DeclinedBy::NoNeed)));
+        if let Some(version) = seen(&handle, &terms.headers, form, is_read).iter().find_map(unchanged) {
+            return (QueryNote::Unchanged(version, form), Err(Refused::Declined(DeclinedBy::NoNeed)));
         }
         (QueryNote::Asked(form, is_repeatable), Ok(ask))
     };
     match asked.read(bytes, Class::Query, asker, work).answer().await {
         (_, Some(QueryNote::Wrong(problem))) => Err(problem),
-        (_, Some(QueryNote::Unchanged(version))) => Ok(not_modified(&asked, version)),
+        (_, Some(QueryNote::Unchanged(version, form))) => Ok(not_modified(&asked, version, Some(form))),
         (_, Some(QueryNote::Federated(note))) => ask_others(&asked, *note, asker, began).await,
         (Ok(answered), Some(QueryNote::Asked(form, is_repeatable))) => {
             Ok(respond(&asked, answered, form, is_repeatable))
@@ -229,23 +229,28 @@ fn accepts_partial(parameters: &Parameters) -> Result<bool, SpaceProblem> {
     }
 }
 
-/// The versions that its client says it has seen. The same data give the same answer: whoever has it already is told so
-/// without any work.
-fn seen(handle: &SpaceHandle, headers: &HeaderMap, is_read: bool) -> Vec<u64> {
-    let named = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).filter(|_| is_read);
-    let names = named.unwrap_or_default().split(',').take(SEEN_MAX);
+/// The versions that its client says it has seen, by name only those in this form. The same data give the same answer: whoever
+/// has it already is told so without any work.
+fn seen(handle: &SpaceHandle, headers: &HeaderMap, form: Form, is_read: bool) -> Vec<u64> {
+    let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter(|_| is_read);
+    let names = lists.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).take(SEEN_MAX);
+    let form = negotiate::form_name(form);
     // A number does not say with which rights it was seen.
     let number = asks(headers).version.filter(|_| !handle.is_restricted());
-    names.filter_map(|name| handle.version_of_name(name.trim())).chain(number).collect()
+    names.filter_map(|name| handle.version_of_name(name.trim(), form)).chain(number).collect()
 }
 
 /// Versions that a client may say it has seen, in one request.
 const SEEN_MAX: usize = 16;
 
-/// Whoever asks has the answer already.
-pub(super) fn not_modified(handle: &SpaceHandle, version: u64) -> Response {
+/// Whoever asks has the answer already; what has no form has no tag.
+pub(super) fn not_modified(handle: &SpaceHandle, version: u64, form: Option<Form>) -> Response {
     let mut response = StatusCode::NOT_MODIFIED.into_response();
-    response.headers_mut().insert(header::ETAG, value(&handle.version_name(version)));
+    if let Some(form) = form {
+        let tag = handle.version_name(version, negotiate::form_name(form));
+        response.headers_mut().insert(header::ETAG, value(&tag));
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    }
     response.headers_mut().insert("pace-version", HeaderValue::from(version));
     response
 }
@@ -263,7 +268,8 @@ pub(super) fn respond(handle: &SpaceHandle, answered: SpaceResponse, form: Form,
     if answered.source == AnswerSource::Partial {
         headers.insert("pace-partial", HeaderValue::from_static("true"));
     } else if is_repeatable {
-        headers.insert(header::ETAG, value(&handle.version_name(answered.version)));
+        let tag = handle.version_name(answered.version, negotiate::form_name(form));
+        headers.insert(header::ETAG, value(&tag));
         if !handle.is_restricted() {
             headers.insert("pace-version", HeaderValue::from(answered.version));
         }

@@ -167,6 +167,8 @@ pub enum AnswerDelivery {
     Whole,
     /// If it is too long to be held, while it is made.
     Streamed,
+    /// The same, and all of it within the time of its request: its client has said how long it waits.
+    StreamedInTime,
 }
 
 impl RequestOrigin {

@@ -6,7 +6,7 @@ use tidegate_control::hints::Hints;
 
 use super::delegation::DelegationTerms;
 use super::query_name::QueryName;
-use super::request::SpaceRequest;
+use super::request::{AnswerDelivery, SpaceRequest};
 
 /// Whoever waits for an answer. It may leave, or withdraw its request, at any moment and on any thread: so it is asked, and
 /// answers at once.
@@ -43,8 +43,8 @@ pub(crate) struct PendingRequest<R, C> {
     pub(crate) flow: u64,
     /// All of the same user or address.
     pub(crate) household: u64,
-    /// An answer that is too long to be held may come while it is made.
-    pub(crate) takes_stream: bool,
+    /// What becomes of an answer that is too long to be held.
+    pub(crate) delivery: AnswerDelivery,
     /// Whether a subscription may be handed over to its client, and how soon.
     pub(crate) delegation: DelegationTerms,
     /// What its client is told about pace.

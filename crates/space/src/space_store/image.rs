@@ -59,6 +59,10 @@ impl std::fmt::Debug for RestoredSpace {
 }
 
 impl SpaceImage {
+    pub(super) fn version(&self) -> u64 {
+        self.space.version()
+    }
+
     #[cfg(test)]
     pub(crate) fn holes(&self) -> u64 {
         self.holes

@@ -6,11 +6,13 @@
 
 mod image;
 mod records;
+mod restore;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_graph::SpaceLimits;
 use tidegate_store::disk::Disk;
@@ -22,6 +24,7 @@ use tracing::{error, info};
 
 pub use image::{RestoredSpace, SpaceImage};
 use records::Record;
+pub use restore::restore_space;
 
 use crate::persistence::{DurableChange, Persistence};
 use crate::shared_state::lock;
@@ -48,6 +51,19 @@ pub struct SpaceOpening {
 const VERSIONS_LEFT_OUT: u64 = 1 << 32;
 /// Batches of one request are as large as the store takes them; this many bytes may wait beside.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
+
+/// A version that no earlier life of a space has used: there is less than a change in each microsecond.
+pub(crate) fn version_of_now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or_default()
+}
+
+/// The data are those of this version, whatever came before.
+fn version_batch(version: u64) -> Result<RecordBatch, StoreError> {
+    let mut batch = RecordBatch::new();
+    Record::Version(version).with_raw(|raw| batch.push(raw))?;
+    Ok(batch)
+}
 
 /// The store of a running space.
 pub struct SpaceStore {
@@ -86,10 +102,14 @@ impl SpaceStore {
         let (holes, notes) = (image.holes, log.usage().outlook().into_iter().collect());
         let mut restored = image.restore(limits);
         let is_surely_whole = report.is_closed || config.durability == Durability::Always;
-        if !is_surely_whole && report.records > 0 {
+        if restored.space.version() == 0 {
+            // A new folder, or nothing is left of it: of what was in its place before nothing is known but that it is over.
+            restored.space.replay_version(version_of_now());
+            // Synced with the first change: without one it is not missed.
+            let _ = log.append(&[version_batch(restored.space.version())?], &mut Vec::new());
+        } else if !is_surely_whole && report.records > 0 {
             restored.space.replay_version(restored.space.version() + VERSIONS_LEFT_OUT);
-            let mut batch = RecordBatch::new();
-            Record::Version(restored.space.version()).with_raw(|raw| batch.push(raw))?;
+            let batch = version_batch(restored.space.version())?;
             // If this fails, the writer finds out; without it the next start reports a change that does not follow.
             let _ = log.append(&[batch], &mut Vec::new()).and_then(|()| log.sync());
         }

@@ -138,7 +138,10 @@ pub(crate) fn send(
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
+    /// In small letters.
     pub(crate) head: String,
+    /// As it came.
+    fields: String,
     pub(crate) body: String,
 }
 
@@ -147,11 +150,12 @@ impl Response {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+        Self { status, head: head.to_ascii_lowercase(), fields: head.to_owned(), body: body.to_owned() }
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        let mut fields = self.fields.lines().filter_map(|line| line.split_once(": "));
+        fields.find_map(|(field, value)| field.eq_ignore_ascii_case(name).then_some(value))
     }
 }
 

@@ -22,7 +22,7 @@ use super::{DelegationConfig, DelegationTerms, LOOK_INTERVAL};
 use crate::admission::SpaceAdmission;
 use crate::machine::front_desk::{FrontDesk, NextWrite, Offered, Side};
 use crate::machine::notification::SpaceNotification;
-use crate::machine::request::{Begun, ResponseBody, ResumePoint, SpaceRequest, Subscribed, Watched};
+use crate::machine::request::{AnswerDelivery, Begun, ResponseBody, ResumePoint, SpaceRequest, Subscribed, Watched};
 use crate::machine::request_queue::Caller;
 use crate::machine::simulation::Dice;
 use crate::machine::task::{PendingRequest, Requester};
@@ -172,7 +172,7 @@ impl DelegationWorld {
             client,
             flow,
             household: 0,
-            takes_stream: false,
+            delivery: AnswerDelivery::Whole,
             delegation,
             hints,
             requester,

@@ -24,7 +24,7 @@ use crate::limits::{READERS, TIME_MAX};
 use crate::machine::delegation::DelegationTerms;
 use crate::machine::front_desk::{Control, FrontDesk, Offered, Side};
 use crate::machine::order::Taken;
-use crate::machine::request::{Form, Refused, SpaceRequest, Watched};
+use crate::machine::request::{AnswerDelivery, Form, Refused, SpaceRequest, Watched};
 use crate::machine::request_queue::Caller;
 use crate::machine::simulation::Dice;
 use crate::machine::task::PendingRequest;
@@ -240,7 +240,7 @@ impl SpaceHost {
             client: caller.client,
             flow: 0,
             household: caller.own_household(),
-            takes_stream: false,
+            delivery: AnswerDelivery::Whole,
             delegation: DelegationTerms::default(),
             hints: Hints::default(),
             requester,

@@ -13,7 +13,7 @@ use super::Dice;
 use crate::admission::SpaceAdmission;
 use crate::limits::{DRAFTS_MAX, PIECE_STEPS};
 use crate::machine::front_desk::{Control, FrontDesk, NextWrite, Offered, Side};
-use crate::machine::request::SpaceRequest;
+use crate::machine::request::{AnswerDelivery, SpaceRequest};
 use crate::machine::request_queue::Caller;
 use crate::machine::task::{PendingRequest, Requester};
 use crate::machine::writer::{ApartLimits, Writer};
@@ -94,7 +94,7 @@ impl WaitingWorld {
             client: 0,
             flow: 0,
             household: 0,
-            takes_stream: false,
+            delivery: AnswerDelivery::Whole,
             delegation: crate::machine::delegation::DelegationTerms::default(),
             hints: Hints::default(),
             requester: Waiting(number),

@@ -20,7 +20,7 @@ use crate::machine::delegation::DelegationTerms;
 use crate::machine::front_desk::{Control, FrontDesk, Offered, Side};
 use crate::machine::notification::SpaceNotification;
 use crate::machine::order::Taken;
-use crate::machine::request::{Form, Refused, ResumePoint, SpaceRequest, Watched};
+use crate::machine::request::{AnswerDelivery, Form, Refused, ResumePoint, SpaceRequest, Watched};
 use crate::machine::request_queue::Caller;
 use crate::machine::task::{PendingRequest, Requester};
 use crate::machine::writer::{ApartLimits, StoreHealth, Writer};
@@ -303,7 +303,7 @@ impl SpaceWorld {
             client: 0,
             flow,
             household: 0,
-            takes_stream: false,
+            delivery: AnswerDelivery::Whole,
             delegation: DelegationTerms {
                 is_accepted: self.made.is_multiple_of(2),
                 rank: (self.made % 3) as u8,

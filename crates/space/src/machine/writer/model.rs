@@ -16,7 +16,7 @@ use crate::limits::{GROUP_MAX, GROUP_TIME};
 use crate::machine::delegation::DelegationTerms;
 use crate::machine::front_desk::{FrontDesk, NextWrite, Offered, Side};
 use crate::machine::notification::SpaceNotification;
-use crate::machine::request::Watched;
+use crate::machine::request::{AnswerDelivery, Watched};
 use crate::machine::request_queue::Caller;
 use crate::machine::simulation::Dice;
 use crate::machine::simulation::subscriber::{Data, SimulatedSubscriber, WantedQuery};
@@ -268,7 +268,7 @@ impl World {
             client: 1,
             flow: 0,
             household: 1,
-            takes_stream: false,
+            delivery: AnswerDelivery::Whole,
             delegation: DelegationTerms::default(),
             hints: Hints::default(),
             requester: Number(number),
