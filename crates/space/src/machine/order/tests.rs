@@ -201,7 +201,9 @@ fn who_was_let_go_on_is_not_stopped_later() {
     assert_eq!(order.poll_yielding(at(3_040)), None);
     assert_eq!(order.poll_yielding(at(3_060)), Some(running[2].number()), "and not one that would lose three seconds");
     assert_eq!(order.poll_yielding(at(3_070)), None);
-    running.into_iter().for_each(|job| order.on_cancelled(job, MS));
+    for job in running {
+        order.on_cancelled(job, MS);
+    }
 }
 
 #[test]
