@@ -4,9 +4,10 @@
 //! bytes = quads · QUAD_BYTES + terms · TERM_BYTES + bytes of the texts      an estimate that costs nothing to keep
 //! granted ≥ bytes                                                         asked for in steps, given back in steps
 //! ```
-//! Only who makes the data grow is refused, before anything has changed: what removes, and what puts one value in the place of
-//! another, is always done. What is not in the estimate: snapshots that readers still have, standing queries and what waits
-//! for subscribers, which have bounds of their own.
+//! Only who makes the data grow is refused, before anything has changed: what removes, and what puts as many bytes in the place
+//! of others, is always done. Values that take the place of others may be a little longer without asking, up to a bound, so
+//! that readings go on at the end of the budget. What is not in the estimate: snapshots that readers still have, standing
+//! queries and what waits for subscribers, which have bounds of their own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ const QUAD_BYTES: usize = 112;
 const TERM_BYTES: usize = 48;
 /// Bytes that are asked for at once: few enough that nobody misses them, and enough that few changes ask.
 const GRANT_BYTES: usize = 256 << 10;
+/// Bytes by which values that take the place of others may be longer before anybody is asked.
+const REPLACED_BYTES: usize = 256 << 10;
 
 /// What so many quads and terms with texts of so many bytes take, about.
 pub(crate) fn data_bytes(quads: usize, terms: usize, text_bytes: usize) -> usize {
@@ -43,13 +46,15 @@ pub(crate) fn data_bytes(quads: usize, terms: usize, text_bytes: usize) -> usize
 pub(crate) struct DataCharge {
     budget: Option<Arc<dyn DataBudget>>,
     granted: usize,
+    /// Of these, bytes that were charged without asking.
+    unasked: usize,
 }
 
 impl DataCharge {
     /// Data that are there already, and so many bytes.
     pub(crate) fn new(budget: Arc<dyn DataBudget>, bytes: usize) -> Self {
         budget.charge(bytes);
-        Self { budget: Some(budget), granted: bytes }
+        Self { budget: Some(budget), granted: bytes, unasked: 0 }
     }
 
     /// The data are about to take so many bytes, which is more than before.
@@ -62,7 +67,21 @@ impl DataCharge {
         // The last step before the end of the budget is as small as need be.
         let mut steps = [missing.next_multiple_of(GRANT_BYTES), missing].into_iter();
         let taken = steps.find(|bytes| budget.take(*bytes)).ok_or(Limit::DataBytes)?;
+        // There is room for what was charged before, too.
+        self.unasked = 0;
         self.granted += taken;
+        Ok(())
+    }
+
+    /// The same, where the growth is that of values which take the place of others.
+    pub(crate) fn cover_replaced(&mut self, bytes: usize) -> Result<(), Limit> {
+        let missing = bytes.saturating_sub(self.granted);
+        let Some(budget) = self.budget.as_ref().filter(|_| self.unasked.saturating_add(missing) <= REPLACED_BYTES)
+        else {
+            return self.cover(bytes);
+        };
+        budget.charge(missing);
+        (self.granted, self.unasked) = (self.granted + missing, self.unasked + missing);
         Ok(())
     }
 
@@ -75,6 +94,7 @@ impl DataCharge {
         } else if self.granted - bytes > 2 * GRANT_BYTES {
             let kept = bytes + GRANT_BYTES;
             budget.give(self.granted - kept);
+            self.unasked = self.unasked.saturating_sub(self.granted - kept);
             self.granted = kept;
         }
     }
@@ -176,6 +196,58 @@ mod tests {
         assert_eq!(budget.used(), 0);
     }
 
+    fn value(number: usize, bytes: usize) -> Quad {
+        Quad { object: oxrdf::Literal::new_simple_literal("x".repeat(bytes)).into(), ..quad(number) }
+    }
+
+    /// Removes what is said of these and says something else: as an update, or in pieces if the values are many.
+    fn replace(space: &mut GraphSpace, numbers: std::ops::Range<usize>, bytes: usize) -> Result<(), GraphError> {
+        let masks = |number| crate::Mask { subject: Some(quad(number).subject), ..crate::Mask::default() };
+        let (remove, insert): (Vec<_>, Vec<_>) =
+            numbers.map(|number| (masks(number), value(number, bytes + number))).unzip();
+        space.edit(&remove, &insert).map(|_| ())
+    }
+
+    /// What takes the place of something was taken to be as long as that.
+    #[test]
+    fn f066_longer_values_in_the_place_of_shorter_ones_are_growth() {
+        let budget = Small::new(1 << 20);
+        let mut space = space(&budget);
+        for number in 0..100 {
+            space.edit(&[], &[value(number, number)]).unwrap();
+        }
+        let refused = (0..100).find(|number| replace(&mut space, *number..number + 1, 100_000).is_err()).unwrap();
+        assert!((9..=13).contains(&refused), "{refused} values of 100 000 bytes in a megabyte");
+        assert_eq!(replace(&mut space, 50..90, 100_000), Err(GraphError::Limit(Limit::DataBytes)), "nor many at once");
+        assert!(budget.used() <= (1 << 20) + REPLACED_BYTES, "{} bytes", budget.used());
+        let before = space.version();
+        assert_eq!(replace(&mut space, 60..61, 500_000), Err(GraphError::Limit(Limit::DataBytes)));
+        assert_eq!(space.version(), before, "nothing has changed");
+        // As long as before, or shorter, is always possible; and then there is room for others.
+        for round in 0..100 {
+            assert_eq!(replace(&mut space, 0..5, 100_000 + round % 2), Ok(()), "{round}");
+        }
+        assert_eq!(replace(&mut space, 0..2, 10), Ok(()));
+        assert_eq!(replace(&mut space, refused..refused + 1, 100_000), Ok(()));
+        drop(space);
+        assert_eq!(budget.used(), 0);
+    }
+
+    /// Readings are now longer, now shorter: none of them is refused because others have used up the budget.
+    #[test]
+    fn f066_readings_go_on_at_the_end_of_the_budget() {
+        let budget = Small::new(1 << 20);
+        let mut space = space(&budget);
+        for number in 0..100 {
+            space.edit(&[], &[value(number, 1)]).unwrap();
+        }
+        (1000..100_000).find(|number| space.edit(&[], &[quad(*number)]).is_err()).unwrap();
+        for round in 0..1000 {
+            assert_eq!(replace(&mut space, round % 100..round % 100 + 1, 1 + round % 17), Ok(()), "{round}");
+        }
+        assert_eq!(space.edit(&[], &[quad(200_000)]), Err(GraphError::Limit(Limit::DataBytes)), "but nothing is added");
+    }
+
     #[test]
     fn f066_data_that_were_there_before_are_charged_and_stay() {
         let mut space = GraphSpace::new(1, SpaceLimits::default());
@@ -191,10 +263,12 @@ mod tests {
     proptest! {
         /// Whatever is done, and whatever fails: no less is charged than is used, and little more.
         #[test]
-        fn what_is_charged_is_what_is_used(steps in prop::collection::vec((any::<bool>(), 0..40usize, 1..400usize), 1..60)) {
+        fn what_is_charged_is_what_is_used(
+            steps in prop::collection::vec((any::<bool>(), 0..40usize, 1..400usize, 0..800usize), 1..60),
+        ) {
             let budget = Small::new(300 << 10);
             let mut space = space(&budget);
-            for (is_insert, first, count) in steps {
+            for (is_insert, first, count, bytes) in steps {
                 let quads: Vec<Quad> = (first * 100..first * 100 + count).map(quad).collect();
                 if is_insert {
                     let _ = space.edit(&[], &quads);
@@ -205,9 +279,10 @@ mod tests {
                     }).collect();
                     prop_assert!(space.edit(&masks, &[]).is_ok(), "to remove is always possible");
                 }
+                let _ = replace(&mut space, first * 100..first * 100 + count, bytes);
                 prop_assert!(budget.used() >= space.data_bytes());
                 prop_assert!(budget.used() <= space.data_bytes() + 3 * GRANT_BYTES);
-                prop_assert!(budget.used() <= 300 << 10);
+                prop_assert!(budget.used() <= (300 << 10) + REPLACED_BYTES);
             }
         }
     }

@@ -122,6 +122,15 @@ pub(crate) struct QuadChange {
     pub(crate) removed: Vec<Quad>,
 }
 
+/// What the data take.
+#[derive(Clone, Copy, Debug)]
+struct DataExtent {
+    quads: usize,
+    /// Bytes with terms that nothing holds any more, and without them.
+    charged: usize,
+    held: usize,
+}
+
 /// The writer's side.
 pub(crate) struct Dataset {
     pub(crate) dictionary: Dictionary,
@@ -132,8 +141,8 @@ pub(crate) struct Dataset {
     steps: Vec<(bool, Quad)>,
     /// Bytes of their terms.
     step_bytes: usize,
-    /// Quads that they have added, less those that they have removed.
-    growth: isize,
+    /// What the data took when the first of them was about to take effect.
+    before: Option<DataExtent>,
     charge: DataCharge,
     /// Blank nodes made in the open transaction.
     blanks: u64,
@@ -145,8 +154,8 @@ impl Dataset {
     pub(crate) fn new(seed: u64, limits: DatasetLimits) -> Self {
         let dictionary = Dictionary::new(seed);
         let (index, steps) = (Index::default(), Vec::new());
-        let (growth, charge) = (0, DataCharge::default());
-        Self { dictionary, index, version: 0, limits, steps, step_bytes: 0, growth, charge, blanks: 0, draft: None }
+        let (before, charge) = (None, DataCharge::default());
+        Self { dictionary, index, version: 0, limits, steps, step_bytes: 0, before, charge, blanks: 0, draft: None }
     }
 
     /// A copy of the data that somebody else changes, to find out what a change would do.
@@ -154,8 +163,8 @@ impl Dataset {
         let dictionary = Dictionary::of_copy(snapshot.terms.clone());
         let (index, version) = (snapshot.index.clone(), snapshot.version);
         // What it comes to is charged when it is done.
-        let (growth, charge, draft) = (0, DataCharge::default(), Some(steps));
-        Self { dictionary, index, version, limits, steps: Vec::new(), step_bytes: 0, growth, charge, blanks: 0, draft }
+        let (before, charge, draft) = (None, DataCharge::default(), Some(steps));
+        Self { dictionary, index, version, limits, steps: Vec::new(), step_bytes: 0, before, charge, blanks: 0, draft }
     }
 
     /// From now on the data are charged to this budget.
@@ -168,10 +177,37 @@ impl Dataset {
         data_bytes(self.index.len() + more_quads, self.dictionary.len(), self.dictionary.text_bytes())
     }
 
-    /// Whether there is memory for the data as they are, and so many quads beside them.
-    pub(crate) fn cover(&mut self, more_quads: usize) -> Result<(), Limit> {
+    /// Whether there is memory for the data as they are with all terms that are known, and so many quads beside them: what is
+    /// there, and beside it what is made to take its place.
+    pub(crate) fn cover_beside(&mut self, more_quads: usize) -> Result<(), Limit> {
         let bytes = self.bytes(more_quads);
-        self.charge.cover(bytes)
+        if more_quads > 0 { self.charge.cover(bytes) } else { self.charge.cover_replaced(bytes) }
+    }
+
+    /// Quads, and bytes with what is to be swept and without it.
+    fn extent(&self) -> DataExtent {
+        let (terms, text_bytes) = self.dictionary.held();
+        let quads = self.index.len();
+        DataExtent { quads, charged: self.bytes(0), held: data_bytes(quads, terms, text_bytes) }
+    }
+
+    /// Whether there is memory for what the open transaction has made of the data: who puts one value in the place of another
+    /// makes them grow by what the new one is longer.
+    fn cover_growth(&mut self) -> Result<(), Limit> {
+        let Some(before) = &self.before else { return Ok(()) };
+        let now = self.extent();
+        let bytes = before.charged.saturating_add(now.held.saturating_sub(before.held));
+        match () {
+            () if now.held <= before.held => Ok(()),
+            () if now.quads > before.quads => self.charge.cover(bytes),
+            () => self.charge.cover_replaced(bytes),
+        }
+    }
+
+    fn note_before(&mut self) {
+        if self.before.is_none() {
+            self.before = Some(self.extent());
+        }
     }
 
     /// What was attempted on a copy, and the names of terms.
@@ -250,16 +286,14 @@ impl Dataset {
         if self.index.len() >= self.limits.quads_max && !self.index.contains(quad) {
             return Err(Limit::Quads);
         }
+        self.note_before();
         let new = self.index.insert(quad);
         if new {
             for id in quad.ids() {
                 self.dictionary.hold(id);
             }
             self.note(true, quad)?;
-            // Who puts one value in the place of another makes nothing grow.
-            if self.growth > 0 {
-                self.cover(0)?;
-            }
+            self.cover_growth()?;
         }
         Ok(new)
     }
@@ -280,6 +314,7 @@ impl Dataset {
         if let Some(draft) = &mut self.draft {
             draft.note(quad, false, self.limits.change_quads_max)?;
         }
+        self.note_before();
         let there = self.index.remove(quad);
         if there {
             for id in quad.ids() {
@@ -292,7 +327,6 @@ impl Dataset {
 
     fn note(&mut self, inserted: bool, quad: Quad) -> Result<(), Limit> {
         self.steps.push((inserted, quad));
-        self.growth += if inserted { 1 } else { -1 };
         self.step_bytes += self.text_bytes(quad);
         match () {
             () if self.steps.len() > self.limits.change_quads_max => Err(Limit::ChangeQuads),
@@ -316,7 +350,7 @@ impl Dataset {
                 }
             }
         }
-        (self.blanks, self.step_bytes, self.growth) = (0, 0, 0);
+        (self.blanks, self.step_bytes, self.before) = (0, 0, None);
         self.sweep();
     }
 
@@ -324,7 +358,7 @@ impl Dataset {
     /// must follow.
     pub(crate) fn commit(&mut self) -> (QuadChange, QuadDelta) {
         let change = net(&mut self.steps);
-        (self.blanks, self.step_bytes, self.growth) = (0, 0, 0);
+        (self.blanks, self.step_bytes, self.before) = (0, 0, None);
         if !change.added.is_empty() || !change.removed.is_empty() {
             self.version += 1;
         }

@@ -69,6 +69,9 @@ pub(crate) struct Dictionary {
     /// Numbers that became free since it was last looked whether there are too many of them.
     freed: usize,
     text_bytes: usize,
+    /// Of these terms, those that nothing holds, and bytes of their texts.
+    idle_terms: usize,
+    idle_bytes: usize,
     scratch: String,
     /// The highest number that there may be.
     last: Id,
@@ -116,14 +119,17 @@ impl Dictionary {
             hasher: FixedState::with_seed(seed),
         };
         let (free, idle, scratch) = (Vec::new(), Vec::new(), String::new());
-        Self { terms, counts: vec![1], free, idle, freed: 0, text_bytes: 0, scratch, last: Id::MAX }
+        let counts = vec![1];
+        let (idle_terms, idle_bytes, text_bytes) = (0, 0, 0);
+        Self { terms, counts, free, idle, freed: 0, text_bytes, idle_terms, idle_bytes, scratch, last: Id::MAX }
     }
 
     /// Of a copy of terms that somebody else holds: none of them is forgotten here, and new ones are the copy's own.
     pub(crate) fn of_copy(terms: TermTable) -> Self {
         let counts = vec![u32::MAX; terms.texts.len()];
         let (free, idle, scratch) = (Vec::new(), Vec::new(), String::new());
-        Self { terms, counts, free, idle, freed: 0, text_bytes: 0, scratch, last: Id::MAX }
+        let (idle_terms, idle_bytes, text_bytes) = (0, 0, 0);
+        Self { terms, counts, free, idle, freed: 0, text_bytes, idle_terms, idle_bytes, scratch, last: Id::MAX }
     }
 
     /// Whether some terms are still to be forgotten.
@@ -151,6 +157,11 @@ impl Dictionary {
         self.text_bytes
     }
 
+    /// Terms that something holds, and bytes of their texts: what is left of the others is forgotten by sweeps.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.len().saturating_sub(self.idle_terms), self.text_bytes.saturating_sub(self.idle_bytes))
+    }
+
     /// The number of a term, which is forgotten at the next sweep unless something holds it. `None` when all numbers
     /// are in use.
     pub(crate) fn intern(&mut self, term: TermRef<'_>) -> Option<Id> {
@@ -174,22 +185,31 @@ impl Dictionary {
         self.terms.texts.set(id as usize, EcoString::from(text));
         self.terms.by_hash.insert(self.terms.hash(text) | u64::from(id));
         self.text_bytes += text.len();
+        (self.idle_terms, self.idle_bytes) = (self.idle_terms + 1, self.idle_bytes + text.len());
         self.idle.push(id);
         Some(id)
     }
 
     pub(crate) fn hold(&mut self, id: Id) {
-        if let Some(count) = self.counts.get_mut(id as usize) {
-            *count = count.saturating_add(1);
+        let Some(count) = self.counts.get_mut(id as usize) else { return };
+        let was_idle = *count == 0;
+        *count = count.saturating_add(1);
+        if was_idle && let Some(text) = self.terms.text(id) {
+            self.idle_terms = self.idle_terms.saturating_sub(1);
+            self.idle_bytes = self.idle_bytes.saturating_sub(text.len());
         }
     }
 
     pub(crate) fn release(&mut self, id: Id) {
         // A count that once stuck at its maximum is never trusted again: the term stays.
         if let Some(count) = self.counts.get_mut(id as usize).filter(|count| **count != u32::MAX) {
+            let was_held = *count > 0;
             *count = count.saturating_sub(1);
             if *count == 0 {
                 self.idle.push(id);
+                if was_held && let Some(text) = self.terms.text(id) {
+                    (self.idle_terms, self.idle_bytes) = (self.idle_terms + 1, self.idle_bytes + text.len());
+                }
             }
         }
     }
@@ -209,6 +229,8 @@ impl Dictionary {
             let text = std::mem::take(place);
             self.terms.by_hash.remove(&(self.terms.hash(&text) | u64::from(id)));
             self.text_bytes -= text.len();
+            self.idle_terms = self.idle_terms.saturating_sub(1);
+            self.idle_bytes = self.idle_bytes.saturating_sub(text.len());
             self.free.push(id);
             self.freed += 1;
             forgotten += 1;

@@ -229,7 +229,7 @@ impl fmt::Display for Limit {
             Self::DocumentBytes => "the document is too long for its format",
             Self::DocumentMemory => "the document needs too much memory",
             Self::AlgebraDepth => "operators are nested too deeply",
-            Self::DataBytes => "there is no memory for more data (limits.memory); nothing was changed, what removes or replaces goes on",
+            Self::DataBytes => "there is no memory for more data (limits.memory); nothing was changed; what removes goes on, and what replaces by as many bytes",
         })
     }
 }

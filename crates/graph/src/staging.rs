@@ -239,7 +239,7 @@ impl Staging {
             self.add(ids, quad, is_wanted, dataset.contains_ids(ids), dataset)?;
         }
         if is_wanted && is_effect {
-            dataset.cover(self.index.len().saturating_sub(dataset.index().len()))?;
+            dataset.cover_beside(self.index.len().saturating_sub(dataset.index().len()))?;
         }
         if is_effect { self.count(ids, dataset) } else { Ok(()) }
     }

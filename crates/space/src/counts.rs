@@ -44,9 +44,11 @@ pub(crate) enum Cancelled {
     Operator,
     /// The service ended.
     Shutdown,
+    /// It kept others waiting, and was begun anew later.
+    Yielded,
 }
 
-const CANCELLED: [&str; 4] = ["time", "abandoned", "operator", "shutdown"];
+const CANCELLED: [&str; 5] = ["time", "abandoned", "operator", "shutdown", "yielded"];
 
 /// What became of an SSAP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

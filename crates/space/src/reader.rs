@@ -64,13 +64,26 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     let run = question.map(|question| {
         lock(&shared.evaluating).begin(began, snapshot.version(), (question, names), Arc::clone(&terms))
     });
-    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, terms, snapshot, (&job, &is_part)));
+    let own_terms = Arc::clone(&terms);
+    let evaluated =
+        shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, own_terms, snapshot, (&job, &is_part)));
     let late = run.map(|run| lock(&shared.evaluating).end(run)).unwrap_or_default();
     let is_well = evaluated.is_ok();
     let version = snapshot.version();
     let answers = evaluated.unwrap_or_else(|_| vec![(0, Err(Refused::Panicked))]);
     // None if this reader was given up meanwhile.
     let job = lock(&job).take();
+    let is_stopped = is_part.load(Ordering::Relaxed) || answers.iter().any(|(_, it)| *it == Err(Refused::Late));
+    let job = match job {
+        Some(job) if is_stopped && lock(&terms).yields() => {
+            shared.take_back(job, tasks, shared.now().since(began));
+            for LateAsker { asker, .. } in late {
+                shared.answer_renamed(asker);
+            }
+            return is_well;
+        }
+        job => job,
+    };
     match (&answers.first().map_or(Err(Refused::Closing), |(_, outcome)| outcome.clone()), job) {
         (Ok(_), Some(job)) => shared.served(job, Side::Read, shared.now().since(began)),
         (Err(_), Some(job)) => shared.cancelled(job, Side::Read, shared.now().since(began)),

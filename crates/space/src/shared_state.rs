@@ -439,6 +439,11 @@ impl Shared {
         lock(&self.desk).front.served(job, side, elapsed);
     }
 
+    /// A reader's job was stopped after this time, and is to be done later.
+    pub(crate) fn take_back(&self, job: Job, tasks: Vec<Task>, elapsed: Duration) {
+        lock(&self.desk).front.take_back(job, tasks, elapsed);
+    }
+
     /// A job was given up after this time.
     pub(crate) fn cancelled(&self, job: Job, side: Side, elapsed: Duration) {
         lock(&self.desk).front.cancelled(job, side, elapsed);

@@ -15,7 +15,7 @@ use crate::machine::front_desk::Side;
 use crate::machine::order::Job;
 use crate::panics::Part;
 use crate::progress::RequestProgress;
-use crate::shared_state::{Control, Shared, lock};
+use crate::shared_state::{Control, LockedState, Shared, lock};
 
 /// Something under way.
 pub(crate) struct WatchedWork {
@@ -34,11 +34,13 @@ pub(crate) struct WatchTerms {
     /// Who waits for it; empty if it is done for its own sake.
     waiting: Vec<Arc<RequestProgress>>,
     is_cancelled: bool,
+    /// It keeps others waiting, and is to be done later.
+    yields: bool,
 }
 
 impl WatchTerms {
     pub(crate) fn new(until: Timestamp, waiting: Vec<Arc<RequestProgress>>) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { until, waiting, is_cancelled: false }))
+        Arc::new(Mutex::new(Self { until, waiting, is_cancelled: false, yields: false }))
     }
 
     /// One more waits for it; false if it was told to end.
@@ -48,6 +50,11 @@ impl WatchTerms {
             self.waiting.push(Arc::clone(waiting));
         }
         !self.is_cancelled
+    }
+
+    /// Whether it was told to end for the sake of others.
+    pub(crate) fn yields(&self) -> bool {
+        self.yields
     }
 
     /// Whether it is to end now, and whether that is because nobody waits.
@@ -154,6 +161,7 @@ impl Shared {
             for running in &mut desk.running {
                 stuck.extend(running.look(now, self));
             }
+            self.stop_yielding(&mut desk, now);
             self.end_late_streams();
             let is_empty = desk.running.is_empty();
             if !stuck.is_empty() {
@@ -178,6 +186,16 @@ impl Shared {
         for running in desk.running.iter().filter(|running| running.state == WatchState::Wanted) {
             running.token.cancel();
             self.counts.cancelled(Cancelled::Shutdown);
+        }
+    }
+
+    /// Stops what keeps others waiting: its reader returns it.
+    fn stop_yielding(&self, desk: &mut LockedState, now: Timestamp) {
+        while let Some(number) = desk.front.poll_yielding(now) {
+            if let Some(running) = desk.running.iter_mut().find(|running| running.is_job(number)) {
+                running.stop(now);
+                self.counts.cancelled(Cancelled::Yielded);
+            }
         }
     }
 
@@ -214,6 +232,20 @@ impl Shared {
 }
 
 impl WatchedWork {
+    /// Whether it is this job of the readers.
+    fn is_job(&self, number: u64) -> bool {
+        let Some(On { duty: RunawayDuty::Job(job), .. }) = &self.on else { return false };
+        self.state == WatchState::Wanted && lock(job).as_ref().is_some_and(|job| job.number() == number)
+    }
+
+    /// Has it end for the sake of others; nobody joins it any more.
+    fn stop(&mut self, now: Timestamp) {
+        let mut terms = lock(&self.terms);
+        (terms.is_cancelled, terms.yields) = (true, true);
+        self.token.cancel();
+        self.state = WatchState::Cancelled(now);
+    }
+
     /// Ends it if it is to end. Says what is to be given up.
     fn look(&mut self, now: Timestamp, shared: &Shared) -> Option<On> {
         match self.state {

@@ -14,7 +14,7 @@ use tidegate_control::hints::Hints;
 use tidegate_graph::{DraftedUpdate, Evaluated, Snapshot, SubscriberId};
 
 use super::condition::Condition;
-use super::order::{Arrival, Job, KpPlace, Servers, Shape, Taken, WaitTerms};
+use super::order::{Arrival, Job, KpPlace, Returned, Servers, Shape, Taken, WaitTerms};
 use super::piece_turns::{PieceTurns, TurnOf};
 use super::request::Refused;
 use super::request_queue::{Caller, EndedWait, Entered, PoolDecision, RequestQueue};
@@ -319,6 +319,22 @@ impl<R: Requester, C> FrontDesk<R, C> {
     /// way.
     pub(crate) fn served(&mut self, job: Job, side: Side, elapsed: Duration) {
         self.queue(side).served(job, elapsed);
+    }
+
+    /// A job of a reader that is to be stopped and returned, by its number; to be asked every [`crate::limits::WATCH_INTERVAL`].
+    pub(crate) fn poll_yielding(&mut self, now: Timestamp) -> Option<u64> {
+        self.readers.poll_yielding(now)
+    }
+
+    /// A reader's job was stopped after this time: those who wait for it wait on.
+    pub(crate) fn take_back(&mut self, job: Job, tasks: Vec<PendingRequest<R, C>>, elapsed: Duration) {
+        let returned = |task: PendingRequest<R, C>| Returned {
+            arrived: task.began,
+            deadline: task.until,
+            check: task.check,
+            value: task,
+        };
+        self.readers.take_back(job, tasks.into_iter().map(returned).collect(), elapsed);
     }
 
     /// A job was given up after this time.

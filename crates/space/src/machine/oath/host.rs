@@ -20,7 +20,7 @@ use super::askers::{BEGIN, Crowd, HostRequester, Returns, Whose, at};
 use super::processors::Processors;
 use super::shard::BusyShard;
 use crate::admission::SpaceAdmission;
-use crate::limits::{READERS, TIME_MAX};
+use crate::limits::{READERS, TIME_MAX, WATCH_INTERVAL};
 use crate::machine::delegation::DelegationTerms;
 use crate::machine::front_desk::{Control, FrontDesk, Offered, Side};
 use crate::machine::order::Taken;
@@ -69,6 +69,8 @@ pub(super) struct SpaceHost {
     pub(super) is_unsynced: bool,
     /// When the writer looks at the disk of its own accord.
     pub(super) look: Option<Timestamp>,
+    /// When the watcher looks at what runs.
+    watch: Timestamp,
     pub(super) crowd: Crowd,
     pub(super) shard: Option<BusyShard>,
     dice: Dice,
@@ -130,6 +132,7 @@ impl SpaceHost {
             sync: None,
             is_unsynced: false,
             look: None,
+            watch: BEGIN,
             crowd: Crowd::new(scenario, phases, seed),
             shard: None,
             dice: Dice::new(seed),
@@ -155,7 +158,8 @@ impl SpaceHost {
                 self.drafter_rests,
             ];
             let shard = self.shard.as_ref().map(BusyShard::next_time);
-            let next = times.into_iter().chain([self.leaves, self.trouble, shard]).flatten().min();
+            let watch = self.reading.iter().any(Option::is_some).then_some(self.watch);
+            let next = times.into_iter().chain([self.leaves, self.trouble, shard, watch]).flatten().min();
             let Some(next) = next.filter(|next| *next < end) else { return };
             let next = next.max(self.now);
             self.processors.advance(self.now, next);
@@ -169,6 +173,10 @@ impl SpaceHost {
         let now = self.now;
         while let Some((thread, is_done)) = self.processors.poll_ended(now) {
             self.end(thread, is_done);
+        }
+        if self.watch <= now {
+            self.watch = now + WATCH_INTERVAL;
+            self.watch_readers();
         }
         if let Some(pressure) = self.shard.as_mut().and_then(|shard| shard.happen(now)) {
             // Readers are asked after everything that happens anyway.

@@ -32,6 +32,11 @@ impl Processors {
         self.threads[thread] = Some(ThreadWork { left_ns: work.as_nanos() as f64, until });
     }
 
+    /// Somebody ends what a thread is at.
+    pub(super) fn stop(&mut self, thread: usize) {
+        self.threads[thread] = None;
+    }
+
     /// The part of a processor that each thread has which works.
     fn rate(&self) -> f64 {
         let working = self.threads.iter().flatten().count();

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tidegate_graph::{CancelToken, QueryLimits, SubscriberId};
 
-use super::host::{DRAFTER, EVALUATOR, SHARD, SpaceHost, WRITER, WriterTurn};
+use super::host::{Asked, DRAFTER, EVALUATOR, SHARD, SpaceHost, WRITER, WriterTurn};
 use crate::limits::{READERS, TIME_MAX};
 use crate::machine::front_desk::{Control, NextRead, NextWrite, Side};
+use crate::machine::order::Taken;
 use crate::machine::request::{Refused, ResponseBody, SpaceResponse};
 use crate::machine::writer::{StoreHealth, WriterReply, WriterWork};
 
@@ -165,6 +166,19 @@ impl SpaceHost {
                     self.answer(&task, if is_done { Ok(()) } else { Err(&Refused::Late) });
                 }
             }
+        }
+    }
+
+    /// What takes long and was not taken for that is stopped, and waits again.
+    pub(super) fn watch_readers(&mut self) {
+        while let Some(number) = self.desk.poll_yielding(self.now) {
+            let is_it = |taken: &Taken<Asked>| taken.job.number() == number;
+            let place = self.reading.iter().position(|it| it.as_ref().is_some_and(|(taken, ..)| is_it(taken)));
+            let Some(reader) = place else { continue };
+            let Some((taken, _, began)) = self.reading[reader].take() else { continue };
+            self.processors.stop(reader);
+            let tasks = std::iter::once(taken.value).chain(taken.joined).collect();
+            self.desk.take_back(taken.job, tasks, self.now.since(began));
         }
     }
 

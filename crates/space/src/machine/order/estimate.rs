@@ -20,7 +20,11 @@
 //! What a shape takes may depend on its constants, and these on who asks. Twelve clients that asked for all of a building what
 //! four asked for a room, of equal shape, were once taken for short by the mean of both, and had all servers, the one that is
 //! kept for what is short, too: point queries of others waited for 4.6 s, 3.3 s without any order. So a shape of which some took
-//! long of late is not *safe*, and who asks is asked for.
+//! long of late is not *safe*, and who asks is asked for: what it asked for before others came, too, because a client that is
+//! learned anew only when its requests are few among many waits behind these until it is known.
+//!
+//! Of a shape of which one in ten takes long the mean is that of none of them. What most of them take is the geometric mean,
+//! and by that it is decided whether a request is begun as a short one; if it is not, it yields (`yielding`).
 //!
 //! Knows neither clocks nor requests, only names and times. All tables are bounded, and forget what was not used of late.
 
@@ -47,6 +51,8 @@ pub struct Shape {
 pub(crate) struct Estimate {
     /// Nanoseconds of work.
     pub(crate) nanos: u64,
+    /// What most of them take.
+    pub(crate) most: u64,
     /// Learned from such requests, not assumed from the class.
     pub(crate) is_known: bool,
     /// And none of these took long of late: it may have the last free server.
@@ -60,7 +66,13 @@ pub(crate) struct Estimate {
 impl Estimate {
     fn of(mean: Mean) -> Self {
         let is_safe = !mean.is_mixed() && mean.nanos < LONG_NANOS;
-        Self { nanos: mean.nanos, is_known: true, is_safe, place: mean.place(), usual: mean.usual }
+        let (nanos, most, usual) = (mean.nanos, mean.most(), mean.usual);
+        Self { nanos, most, is_known: true, is_safe, place: mean.place(), usual }
+    }
+
+    /// Whether it takes so long that a person notices, as far as is known.
+    pub(crate) fn is_long(&self) -> bool {
+        self.most >= LONG_NANOS
     }
 }
 
@@ -69,6 +81,8 @@ impl Estimate {
 pub(crate) struct Estimates {
     exact: Table,
     own: Table,
+    /// The same of those that were not worth telling apart when they asked.
+    alike: Table,
     shapes: Table,
     classes: [u64; Class::COUNT],
 }
@@ -76,7 +90,8 @@ pub(crate) struct Estimates {
 impl Estimates {
     pub(crate) fn new(config: &PoolConfig) -> Self {
         let classes = config.classes.map(|class| nanos(class.cost_initial));
-        Self { exact: Table::default(), own: Table::default(), shapes: Table::default(), classes }
+        let [exact, own, alike, shapes] = [const { Table::new() }; 4];
+        Self { exact, own, alike, shapes, classes }
     }
 
     pub(crate) fn of(&self, class: Class, shape: Shape) -> Estimate {
@@ -84,7 +99,7 @@ impl Estimates {
             return Estimate::of(mean);
         }
         if let Some(mean) = self.shapes.known(shape.name(shape.octave())) {
-            let own = self.own.known(shape.own_name());
+            let own = self.own.known(shape.own_name()).or_else(|| self.alike.known(shape.own_name()));
             return Estimate::of(own.filter(|own| own.is_other_than(mean)).unwrap_or(mean));
         }
         let smaller = (0..shape.octave()).rev().find_map(|octave| {
@@ -92,7 +107,7 @@ impl Estimates {
             Some(mean.nanos.saturating_mul(1 << (shape.octave() - octave).min(32)))
         });
         let nanos = smaller.unwrap_or(self.classes[class.index()]).min(NANOS_MAX);
-        Estimate { nanos, is_known: smaller.is_some(), is_safe: false, place: nanos, usual: nanos }
+        Estimate { nanos, most: nanos, is_known: smaller.is_some(), is_safe: false, place: nanos, usual: nanos }
     }
 
     /// Mean of a class: what a stranger is taken to cost.
@@ -104,17 +119,16 @@ impl Estimates {
     pub(crate) fn on_served(&mut self, class: Class, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
         let mean = |known: Option<Mean>| {
-            let Some(Mean { nanos, usual, peak, samples }) = known else { return Some(Mean::of(sample)) };
+            let Some(Mean { nanos, usual, log, peak, samples }) = known else { return Some(Mean::of(sample)) };
             let samples = (samples + 1).min(USUAL_SAMPLES);
             let bounded = |mean: u64| sample.min(mean.saturating_mul(SAMPLE_TIMES_MAX));
             let nanos = blend(nanos, bounded(nanos), samples.min(SAMPLES_MAX));
             let peak = sample.max(peak - peak / PEAK_SAMPLES);
-            Some(Mean { nanos, usual: blend(usual, bounded(usual), samples), peak, samples })
+            let log = log + ((sample as f64).ln() - log) / samples.min(SAMPLES_MAX) as f64;
+            Some(Mean { nanos, usual: blend(usual, bounded(usual), samples), log, peak, samples })
         };
         self.exact.learn(shape.exact, mean);
-        if self.is_told_apart(shape, sample) {
-            self.own.learn(shape.own_name(), mean);
-        }
+        self.learn_own(shape, sample, mean);
         self.shapes.learn(shape.name(shape.octave()), mean);
         let mean = &mut self.classes[class.index()];
         *mean = blend(*mean, sample.min(mean.saturating_mul(SAMPLE_TIMES_MAX)), 16).max(NANOS_MIN);
@@ -138,10 +152,29 @@ impl Estimates {
             Some(mean) => Some(Mean { nanos: mean.nanos.max(sample), peak: mean.peak.max(sample), ..mean }),
         };
         self.exact.learn(shape.exact, longer);
-        if self.is_told_apart(shape, sample) {
-            self.own.learn(shape.own_name(), longer);
-        }
+        self.learn_own(shape, sample, longer);
         self.shapes.learn(shape.name(shape.octave()), longer);
+    }
+
+    /// A request was stopped after this time, because it kept others waiting: what such requests take is learned when it is
+    /// done. Until then it is known that some take long.
+    pub(crate) fn on_yielded(&mut self, shape: Shape, elapsed: Duration) {
+        let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
+        let longer = |known: Option<Mean>| known.map(|mean| Mean { peak: mean.peak.max(sample), ..mean });
+        self.exact.learn(shape.exact, longer);
+        self.own.learn(shape.own_name(), longer);
+        self.shapes.learn(shape.name(shape.octave()), longer);
+    }
+
+    /// What this asker's take, in the table of those that are told apart or in that of all others.
+    fn learn_own(&mut self, shape: Shape, sample: u64, mean: impl Fn(Option<Mean>) -> Option<Mean>) {
+        let name = shape.own_name();
+        if self.is_told_apart(shape, sample) {
+            let before = self.alike.known(name);
+            self.own.learn(name, |known| mean(known.or(before)));
+        } else {
+            self.alike.learn(name, mean);
+        }
     }
 }
 
@@ -181,18 +214,20 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds: over the last few samples, and over many; the longest of late; and how many there were.
+/// Nanoseconds: over the last few samples, and over many; the mean of their logarithms; the longest of late; and how many there
+/// were.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     nanos: u64,
     usual: u64,
+    log: f64,
     peak: u64,
     samples: u64,
 }
 
 impl Mean {
     fn of(sample: u64) -> Self {
-        Self { nanos: sample, usual: sample, peak: sample, samples: 1 }
+        Self { nanos: sample, usual: sample, log: (sample as f64).ln(), peak: sample, samples: 1 }
     }
 
     /// Whether enough is known of it to be told from this one, of which it is a part.
@@ -205,6 +240,11 @@ impl Mean {
         self.peak >= LONG_NANOS && is_far(self.nanos, self.peak)
     }
 
+    /// What most of these take: no more than their mean.
+    fn most(self) -> u64 {
+        (self.log.exp() as u64).min(self.nanos)
+    }
+
     fn place(self) -> u64 {
         let mean = if self.nanos < self.usual / 2 { self.nanos } else { self.usual };
         let doubt = if self.samples < USUAL_SAMPLES { 0.5 / (self.samples.max(1) as f64).sqrt() } else { 0.0 };
@@ -213,13 +253,17 @@ impl Mean {
 }
 
 /// Means in two generations: when the younger one is full, the older one is forgotten.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     young: BTreeMap<u64, Mean>,
     old: BTreeMap<u64, Mean>,
 }
 
 impl Table {
+    const fn new() -> Self {
+        Self { young: BTreeMap::new(), old: BTreeMap::new() }
+    }
+
     fn known(&self, name: u64) -> Option<Mean> {
         self.young.get(&name).or_else(|| self.old.get(&name)).copied()
     }
@@ -245,7 +289,7 @@ pub(crate) const USUAL_SAMPLES: u64 = 256;
 /// Requests of one client and shape after which it is believed that they are others than those of the shape, and how many
 /// times as long as these they take, or these as they: by chance few do.
 const OWN_SAMPLES: u64 = 4;
-const APART_TIMES: u64 = 4;
+pub(super) const APART_TIMES: u64 = 4;
 /// Spreads the numbers of clients.
 const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The longest of late counts less with each that is served: a fiftieth of it is left after some 250.
@@ -332,6 +376,32 @@ mod tests {
         assert_eq!(nanos(1), 20_000_000);
         assert!(nanos(2) > 400_000_000, "{}", nanos(2));
         assert!(nanos(77) > 400_000_000, "a stranger is taken for one of the shape: {}", nanos(77));
+    }
+
+    /// While two hundred others wait it took a second until four of its own requests were served.
+    #[test]
+    fn what_a_client_asked_for_before_dear_ones_of_the_same_shape_came_is_known() {
+        let mut estimates = estimates();
+        let of = |client: u64| Shape { exact: 0, kind: 8, size: 0, own: 0 }.asked_by(client);
+        (0..6).for_each(|_| estimates.on_served(Class::Query, of(1), MS));
+        (2..40).for_each(|client| estimates.on_served(Class::Query, of(client), MS * 20));
+        assert_eq!(estimates.of(Class::Query, of(1)).nanos, 1_000_000);
+        assert!(estimates.of(Class::Query, of(2)).nanos > 15_000_000);
+    }
+
+    /// The mean of one in ten that takes 900 ms and nine that take 20 ms is above 100 ms.
+    #[test]
+    fn what_most_of_a_shape_take_decides_whether_it_is_taken_for_long() {
+        let mut estimates = estimates();
+        let of = |number: u64| Shape { exact: number, kind: 8, size: 0, own: 0 };
+        for number in 1..100 {
+            estimates.on_served(Class::Query, of(number), MS * if number % 10 == 5 { 900 } else { 20 });
+            let estimate = estimates.of(Class::Query, of(0));
+            assert!(!estimate.is_long() && estimate.most <= estimate.nanos, "{number}: {estimate:?}");
+        }
+        assert!(!estimates.of(Class::Query, of(0)).is_safe);
+        (0..20).for_each(|number| estimates.on_served(Class::Query, of(1000 + number), MS * 900));
+        assert!(estimates.of(Class::Query, of(0)).is_long());
     }
 
     #[test]

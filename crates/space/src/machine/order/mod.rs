@@ -9,6 +9,7 @@
 //! else                                           it waits: services before customers, who have a sixteenth; lanes by kind, in
 //!                                                a lane fair by household, then by client, by work and weight
 //! at dequeue: now > deadline, or its asker left  ended, not executed
+//! taken for short, and takes long                yields, and begins anew as a long one: see `yields`
 //! ```
 //! Nothing is refused because others were promised a place, because the mean of a class is high, or because something dear
 //! is under way; a client that asks one thing after the other is never refused for delay, unless many are late already. A
@@ -32,6 +33,7 @@ mod serving;
 #[cfg(test)]
 mod tests;
 mod tier;
+mod yields;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -41,11 +43,11 @@ use tidegate_control::admission::{Class, Policy, PoolConfig, QueryKey};
 
 pub use estimate::Shape;
 pub(crate) use estimate::USUAL_SAMPLES;
-use estimate::{Estimate, Estimates, LONG_NANOS};
+use estimate::{Estimate, Estimates};
 use glut::{Glut, Met};
 use lane::{Entry, LineId, Waiter};
 pub use passage::{Arrival, Job, KpPlace, Servers, Taken, WaitTerms};
-pub(crate) use passage::{EndedBy, EndedEntry, Offered, ShedEntry};
+pub(crate) use passage::{EndedBy, EndedEntry, Offered, Returned, ShedEntry};
 use service::Service;
 use tier::{LANES, Tier};
 
@@ -301,7 +303,7 @@ const BULK: usize = Class::COUNT + 1;
 const PROMISED: usize = Class::COUNT + 2;
 
 fn lane_of(class: Class, shape: Shape, estimate: Estimate) -> usize {
-    let is_long = estimate.nanos >= LONG_NANOS;
+    let is_long = estimate.is_long();
     match class {
         Class::Query | Class::AdvancedQuery | Class::Publish if is_long => LONG,
         // What only looks dear by its text waits with the others once it is known.

@@ -38,8 +38,7 @@ impl<T> Order<T> {
             return Duration::from_nanos(self.apart.wait(now, ahead.min(alike)));
         }
         let free = self.servers.threads.saturating_sub(self.service.len());
-        let is_long = estimate.nanos >= LONG_NANOS;
-        let may_run = !is_long || self.may_be_long(now);
+        let may_run = !estimate.is_long() || self.may_be_long(now);
         let is_last = free == 1 && self.servers.threads > 1;
         if free > 0 && may_run && (!is_last || estimate.is_safe) {
             return Duration::from_nanos(ahead / u64::from(self.servers.worth.max(1)).min(free as u64));

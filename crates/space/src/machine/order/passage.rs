@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, QueryKey};
 
 use super::estimate::{LONG_NANOS, Shape};
@@ -104,6 +105,15 @@ pub(crate) enum Offered<T> {
     Dropped(T),
 }
 
+/// A request whose work was stopped, and that waits again.
+#[derive(Debug)]
+pub(crate) struct Returned<T> {
+    pub(crate) value: T,
+    pub(crate) arrived: Timestamp,
+    pub(crate) deadline: Timestamp,
+    pub(crate) check: Option<u64>,
+}
+
 /// A request that ended while it waited.
 #[derive(Debug)]
 pub(crate) struct EndedEntry<T> {
@@ -154,6 +164,8 @@ pub struct Job {
     pub(super) line: LineId,
     pub(super) standing: KpStanding,
     pub(super) shape: Shape,
+    pub(super) key: Option<QueryKey>,
+    pub(super) asker: u64,
     pub(super) work: u64,
     pub(super) joined: u32,
     /// A place was promised for it.
@@ -164,6 +176,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// No two jobs of an order that are under way have the same.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// What was estimated to take so long that a person notices.
     pub(crate) fn is_long(&self) -> bool {
         self.work >= LONG_NANOS

@@ -28,6 +28,22 @@ struct Running {
     number: u64,
     start: u64,
     work: u64,
+    most: u64,
+    /// Estimated to take long.
+    is_long: bool,
+    /// It was told to yield, or is to go on to its end.
+    yields: bool,
+    goes_on: bool,
+}
+
+/// A job that begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Begun {
+    /// Estimated nanoseconds, and what most such jobs take.
+    pub(super) work: u64,
+    pub(super) most: u64,
+    /// It was taken for long.
+    pub(super) is_long: bool,
 }
 
 impl Running {
@@ -49,9 +65,10 @@ impl Service {
     }
 
     /// A job begins; the answer is its number.
-    pub(super) fn on_started(&mut self, now: Timestamp, work: u64) -> u64 {
+    pub(super) fn on_started(&mut self, now: Timestamp, Begun { work, most, is_long }: Begun) -> u64 {
         self.begun += 1;
-        self.running.push_back(Running { number: self.begun, start: now.as_nanos(), work });
+        let (number, start) = (self.begun, now.as_nanos());
+        self.running.push_back(Running { number, start, work, most, is_long, yields: false, goes_on: false });
         self.begun
     }
 
@@ -73,8 +90,27 @@ impl Service {
 
     /// Jobs that are long: estimated so, or found to be.
     pub(super) fn long(&self, now: Timestamp, long: u64) -> usize {
-        let is_long = |job: &&Running| job.work >= long || now.as_nanos().saturating_sub(job.start) >= long;
+        let is_long = |job: &&Running| job.is_long || now.as_nanos().saturating_sub(job.start) >= long;
         self.running.iter().filter(is_long).count()
+    }
+
+    /// If more than so many are long, the job that began last of those that were taken for short and have run for longer than so
+    /// many of these do. Whatever has, and is not named then, goes on to its end: nobody loses more than that time.
+    pub(super) fn poll_yielding(&mut self, now: Timestamp, long: u64, times: u64, long_max: usize) -> Option<u64> {
+        let is_over =
+            self.long(now, long).saturating_sub(self.running.iter().filter(|job| job.yields).count()) > long_max;
+        let has_overrun = |job: &&mut Running| {
+            let took = now.as_nanos().saturating_sub(job.start);
+            !job.is_long && !job.yields && !job.goes_on && took >= long.max(job.most.saturating_mul(times))
+        };
+        let mut overrun = self.running.iter_mut().rev().filter(has_overrun);
+        if is_over {
+            let job = overrun.next()?;
+            job.yields = true;
+            return Some(job.number);
+        }
+        overrun.for_each(|job| job.goes_on = true);
+        None
     }
 
     /// Nanoseconds for which the oldest job has been under way.
@@ -116,14 +152,18 @@ mod tests {
         Timestamp::from_nanos(nanos)
     }
 
+    fn begun(work: u64) -> Begun {
+        Begun { work, ..Begun::default() }
+    }
+
     #[test]
     fn queued_work_is_poured_into_the_servers() {
         let mut service = Service::new(2);
         assert_eq!(service.wait(at(0), 10), 5);
-        let first = service.on_started(at(0), 30);
+        let first = service.on_started(at(0), begun(30));
         assert_eq!(service.wait(at(0), 10), 10, "beside one that is busy for longer");
         assert_eq!(service.wait(at(0), 50), 40);
-        service.on_started(at(0), 20);
+        service.on_started(at(0), begun(20));
         assert_eq!(service.wait(at(10), 0), 10);
         service.on_ended(first);
         assert_eq!(service.wait(at(10), 0), 0);
@@ -132,7 +172,7 @@ mod tests {
     #[test]
     fn a_job_beyond_its_estimate_is_still_under_way() {
         let mut service = Service::new(1);
-        service.on_started(at(0), 10);
+        service.on_started(at(0), begun(10));
         assert_eq!(service.wait(at(9), 0), 1);
         assert_eq!(service.wait(at(100), 0), 100);
         assert_eq!((service.long(at(100), 101), service.long(at(101), 101)), (0, 1));
@@ -142,23 +182,23 @@ mod tests {
     fn jobs_beyond_the_servers_share_them_and_nothing_overflows() {
         let mut service = Service::new(2);
         for work in [10, 20, 30] {
-            service.on_started(at(0), work);
+            service.on_started(at(0), begun(work));
         }
         assert_eq!(service.wait(at(0), 5), 33);
-        service.on_started(at(0), u64::MAX);
+        service.on_started(at(0), begun(u64::MAX));
         assert!(service.wait(at(1), u64::MAX) > 0);
     }
 
     #[test]
     fn jobs_that_wait_together_are_not_added_up() {
         let mut service = Service::together();
-        let numbers: Vec<u64> = (0..1000).map(|n| service.on_started(at(n), 10)).collect();
+        let numbers: Vec<u64> = (0..1000).map(|n| service.on_started(at(n), begun(10))).collect();
         assert_eq!(service.wait(at(1000), 7), 7 + 1000, "since the first of them the disk is at work");
         for number in numbers {
             service.on_ended(number);
         }
         assert_eq!((service.len(), service.wait(at(1000), 7)), (0, 7));
-        service.on_started(at(1000), 50);
+        service.on_started(at(1000), begun(50));
         assert_eq!(service.wait(at(1010), 7), 47);
     }
 }

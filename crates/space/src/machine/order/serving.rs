@@ -1,10 +1,10 @@
 //! Who is next, and what is learned when somebody has been served.
 
-use super::estimate::LONG_NANOS;
 use super::glut::Met;
 use super::lane::{Entry, LineId, Waiter};
 use super::passage::{EndedBy, EndedEntry, ShedEntry};
 use super::passage::{Job, Taken};
+use super::service::Begun;
 use super::tier::Tier;
 use super::{BULK, Order, PARTS, PROMISED, SWEEP_INTERVAL, SWEEP_LOOKS, is_long_lane, part};
 use crate::machine::standing::KpRole;
@@ -33,8 +33,7 @@ impl<T> Order<T> {
                 }
                 // As far as is known now: more than when it came.
                 let estimate = estimates.of(entry.class, entry.shape);
-                let is_short = estimate.nanos < LONG_NANOS;
-                (may_be_long || is_short) && (!is_last || estimate.is_safe)
+                (may_be_long || !estimate.is_long()) && (!is_last || estimate.is_safe)
             };
             let is_apart = |lane: usize| lane == BULK && servers.apart_max > 0;
             let may = |lane: usize| (may_be_long || !is_long_lane(lane)) && (may_be_apart || !is_apart(lane));
@@ -52,6 +51,7 @@ impl<T> Order<T> {
     fn start(&mut self, now: Timestamp, lane: usize, line: LineId, entry: Entry<T>) -> Option<Taken<T>> {
         let (class, shape, work, standing) = (entry.class, entry.shape, entry.work, entry.standing);
         let (arrived, keeps_appointments) = (entry.first.arrived, entry.keeps_appointments);
+        let (key, asker) = (entry.key, entry.asker);
         let (is_gone, ignores) = (self.is_gone, self.is_paper());
         let mut alive = Vec::with_capacity(1 + entry.joined.len());
         for waiter in entry.waiters() {
@@ -79,8 +79,16 @@ impl<T> Order<T> {
         let weight = self.weight(lane);
         self.tiers[role].on_started(lane, work, weight);
         // What it is taken for now, which may be more than when it came; its client has paid for that.
-        let expected = if ignores { work } else { self.estimates.of(class, shape).nanos };
-        let number = self.under_way(lane).on_started(now, expected);
+        let estimate = self.estimates.of(class, shape);
+        let is_long = is_long_lane(lane) || estimate.is_long();
+        let expected = if ignores {
+            work
+        } else if is_long_lane(lane) {
+            work.max(estimate.nanos)
+        } else {
+            estimate.nanos
+        };
+        let number = self.under_way(lane).on_started(now, Begun { work: expected, most: estimate.most, is_long });
         let job = Job {
             number,
             class,
@@ -88,6 +96,8 @@ impl<T> Order<T> {
             line,
             standing,
             shape,
+            key,
+            asker,
             work,
             joined: joined.len() as u32,
             #[cfg(test)]
@@ -162,7 +172,7 @@ impl<T> Order<T> {
         shed
     }
 
-    fn leave(&mut self, job: &Job, elapsed: Duration) {
+    pub(super) fn leave(&mut self, job: &Job, elapsed: Duration) {
         self.under_way(job.lane).on_ended(job.number);
         let took = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let lane = &mut self.tiers[job.standing.role.index()].lanes[job.lane];

@@ -138,6 +138,74 @@ fn a_shape_of_which_some_took_long_does_not_get_the_last_server() {
     }
 }
 
+fn of_shape(client: u64, value: u32) -> Arrival<u32> {
+    let shape = Shape { exact: 0, kind: 5, size: 0, own: 0 }.asked_by(client);
+    Arrival { shape, ..query(client, 0, value) }
+}
+
+fn returned(taken: Taken<u32>) -> (Job, Vec<Returned<u32>>) {
+    let all = std::iter::once(taken.value).chain(taken.joined);
+    let back = |value| Returned { value, arrived: at(0), deadline: at(100_000), check: None };
+    (taken.job, all.map(back).collect())
+}
+
+/// Four that are taken for short and take long had every server until they were done.
+#[test]
+fn what_was_taken_for_short_and_keeps_others_waiting_yields_and_goes_on_as_a_long_one() {
+    let mut order = readers();
+    for _ in 0..20 {
+        assert!(matches!(order.offer(at(0), of_shape(1, 0)), Offered::Queued));
+        order.take(at(0), &[]).map(|taken| order.on_served(taken.job, MS * 15)).unwrap();
+    }
+    for n in 0..4 {
+        assert!(matches!(order.offer(at(0), of_shape(2 + u64::from(n), n)), Offered::Queued));
+    }
+    let mut running: Vec<_> = std::iter::from_fn(|| order.take(at(0), &[])).collect();
+    assert_eq!(running.len(), 4);
+    assert!(matches!(order.offer(at(1), of_shape(1, 77)), Offered::Queued));
+    assert_eq!(order.poll_yielding(at(55)), None, "such requests may take as long");
+    let stopped: Vec<u64> = std::iter::from_fn(|| order.poll_yielding(at(70))).collect();
+    let last: Vec<u64> = running[2..].iter().rev().map(|taken| taken.job.number()).collect();
+    assert_eq!(stopped, last, "those that began last, as many as are too many");
+    for taken in running.drain(2..).collect::<Vec<_>>() {
+        let (job, requests) = returned(taken);
+        order.take_back(job, requests, MS * 70);
+    }
+    let short = order.take(at(70), &[]).unwrap();
+    assert_eq!(short.value, 77);
+    assert!(order.take(at(70), &[]).is_none(), "two that take long are under way, and the others wait for these");
+    order.on_served(short.job, MS * 15);
+    for (taken, next) in running.into_iter().zip([2, 3]) {
+        order.on_served(taken.job, MS * 900);
+        let again = order.take(at(900), &[]).unwrap();
+        assert_eq!((again.value, again.job.is_long()), (next, true));
+        assert!(matches!(order.offer(at(900), of_shape(1, 78)), Offered::Queued));
+        assert_eq!(order.poll_yielding(at(1_000)), None, "it is not stopped a second time");
+        let short = order.take(at(1_000), &[]).unwrap();
+        order.on_served(short.job, MS * 15);
+        order.on_cancelled(again.job, MS);
+    }
+}
+
+#[test]
+fn who_was_let_go_on_is_not_stopped_later() {
+    let mut order = readers();
+    teach(&mut order, 1, MS);
+    let begin = |order: &mut Order<u32>, millis: u64, n: u32| {
+        assert!(matches!(order.offer(at(millis), query(2, 50 + u64::from(n), n)), Offered::Queued));
+        order.take(at(millis), &[]).unwrap().job
+    };
+    let mut running: Vec<Job> = (0..2).map(|n| begin(&mut order, 0, n)).collect();
+    assert_eq!(order.poll_yielding(at(3_000)), None, "two may take long");
+    running.push(begin(&mut order, 3_000, 2));
+    assert_eq!(order.poll_yielding(at(3_040)), None);
+    assert_eq!(order.poll_yielding(at(3_060)), Some(running[2].number()), "and not one that would lose three seconds");
+    assert_eq!(order.poll_yielding(at(3_070)), None);
+    for job in running {
+        order.on_cancelled(job, MS);
+    }
+}
+
 #[test]
 fn slow_queries_leave_a_server_to_what_is_short() {
     let mut order = readers();
@@ -252,11 +320,11 @@ proptest! {
     /// waits.
     #[test]
     fn every_request_ends_once(
-        steps in prop::collection::vec((0..6u64, 1..8u64, 0..3u8, 1..200u64), 1..200),
+        steps in prop::collection::vec((0..6u64, 1..8u64, 0..4u8, 1..200u64), 1..200),
     ) {
         let mut order = readers();
         let (mut now, mut offered, mut over) = (0u64, 0u32, 0u32);
-        let mut running: Vec<Job> = Vec::new();
+        let mut running: Vec<Taken<u32>> = Vec::new();
         for (client, exact, what, millis) in steps {
             now += millis;
             match what {
@@ -270,18 +338,26 @@ proptest! {
                 1 => {
                     if let Some(taken) = order.take(at(now), &[]) {
                         over += 1 + taken.joined.len() as u32;
-                        running.push(taken.job);
+                        running.push(taken);
+                    }
+                }
+                2 => {
+                    if let Some(taken) = running.pop() {
+                        order.on_served(taken.job, MS * u32::try_from(millis).unwrap());
                     }
                 }
                 _ => {
-                    if let Some(job) = running.pop() {
-                        order.on_served(job, MS * u32::try_from(millis).unwrap());
+                    while let Some(number) = order.poll_yielding(at(now)) {
+                        let place = running.iter().position(|taken| taken.job.number() == number).unwrap();
+                        let (job, requests) = returned(running.remove(place));
+                        over -= requests.len() as u32;
+                        order.take_back(job, requests, MS * 60);
                     }
                 }
             }
             over += std::iter::from_fn(|| order.poll_ended()).count() as u32;
         }
-        running.drain(..).for_each(|job| order.on_cancelled(job, MS));
+        running.drain(..).for_each(|taken| order.on_cancelled(taken.job, MS));
         // With all servers free whatever waits is taken.
         while let Some(taken) = order.take(at(now), &[]) {
             over += 1 + taken.joined.len() as u32;

@@ -36,7 +36,7 @@ use tidegate_control::hints::Hints;
 
 use crate::limits::WANT_MAX;
 use crate::machine::order::{
-    Arrival, EndedBy, EndedEntry, Job, KpPlace, Offered, Order, Servers, Shape, Taken, WaitTerms,
+    Arrival, EndedBy, EndedEntry, Job, KpPlace, Offered, Order, Returned, Servers, Shape, Taken, WaitTerms,
 };
 use crate::machine::standing::KpRole;
 use cold::ColdStart;
@@ -397,6 +397,16 @@ impl<T> RequestQueue<T> {
         if self.cold.on_served() {
             self.order.reassess();
         }
+    }
+
+    /// A job that is to be stopped, by its number, because it takes long and was not taken for that. To be asked now and then.
+    pub(crate) fn poll_yielding(&mut self, now: Timestamp) -> Option<u64> {
+        self.order.poll_yielding(now)
+    }
+
+    /// A job was stopped after this time: its requests wait again.
+    pub(crate) fn take_back(&mut self, job: Job, requests: Vec<Returned<T>>, elapsed: Duration) {
+        self.order.take_back(job, requests, elapsed);
     }
 
     /// A job was given up after this time.
