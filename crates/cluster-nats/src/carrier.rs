@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use tidegate_cluster::limits::{PIECE_BYTES_MAX, RENEW_INTERVAL};
-use tidegate_cluster::{Copied, Ending, Lease, NodeName, ReplicatedFiles, StreamWriter};
+use tidegate_cluster::limits::{LOOK_INTERVAL, PIECE_BYTES_MAX, RENEW_INTERVAL};
+use tidegate_cluster::{Copied, Ending, HandOver, Lease, NodeName, ReplicatedFiles, StreamWriter};
 use tidegate_store::FileId;
 use tidegate_store::disk::{Mirror, MirrorChange};
 use tokio::runtime::Runtime;
@@ -19,22 +19,28 @@ use crate::engine::{ClusterError, Engine};
 use crate::folder::Lack;
 use crate::follower::at;
 use crate::mirror::NatsMirror;
-use crate::standby::Membership;
+use crate::standby::{Membership, attend};
 
 /// The lineage of this node, for as long as nobody else carries it on.
 #[derive(Debug)]
 pub struct Carrier {
     mirror: Arc<NatsMirror>,
     epoch: u64,
+    handover: HandOver,
     farewell: Arc<Farewell>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a carrier has written and the engine does not keep yet.
+/// How a carrier stands with the engine: what it has written and the engine does not keep yet, and whether it is heard at all.
 #[derive(Clone, Debug)]
 pub struct Lag(Arc<NatsMirror>);
 
 impl Lag {
+    /// Whether the engine has confirmed lately that this node has the lineage. While it has not, nobody is told anything.
+    pub fn holds(&self) -> bool {
+        self.0.holds()
+    }
+
     /// Operations of the disk.
     pub fn waiting(&self) -> u64 {
         let files = self.0.files();
@@ -51,16 +57,17 @@ struct Farewell {
 }
 
 impl Carrier {
-    /// Gives the stream what it lacks; the store may be opened when this returns.
+    /// Gives the stream what it lacks; the store may be opened when this returns. None if `is_stopping` said so before: others are told.
     pub(crate) fn start(
         runtime: Runtime,
         engine: Engine,
         membership: &Membership,
-        (epoch, opened_at): (u64, u64),
-        copied: &Copied,
-        lacks: Vec<Lack>,
+        (handover, opened_at): (HandOver, u64),
+        (copied, lacks): (&Copied, Vec<Lack>),
+        is_stopping: &dyn Fn() -> bool,
         on_end: impl FnOnce(Ending) + Send + 'static,
-    ) -> Result<Self, ClusterError> {
+    ) -> Result<Option<Self>, ClusterError> {
+        let epoch = handover.epoch;
         let mut files = ReplicatedFiles::new(StreamWriter::new(epoch, opened_at), &copied.files);
         for key in copied.loose.iter().copied().chain(copied.holey.iter().map(|(key, _)| *key)) {
             files.writer.drop_file(key);
@@ -70,13 +77,18 @@ impl Carrier {
         let lease =
             Lease { incarnation: membership.incarnation, epoch, has_left: false, address: membership.address.clone() };
         let beside = membership.engine.beside.clone();
-        let beat = Beat { engine: engine.clone(), node: membership.node.clone(), lease, mirror: Arc::clone(&mirror) };
+        let beat = Beat {
+            engine: engine.clone(),
+            node: membership.node.clone(),
+            lease,
+            handover: handover.clone(),
+            mirror: Arc::clone(&mirror),
+        };
         let (pump, goodbye) = (Arc::clone(&mirror), Arc::clone(&farewell));
         let run = move || {
             let ending = runtime.block_on(async move {
-                let near = engine.clone();
                 if let Some(server) = beside {
-                    tokio::spawn(async move { near.bring_near(&server).await });
+                    engine.bring_near(&server).await;
                 }
                 tokio::select! {
                     ending = pump.pump(engine) => Some(ending),
@@ -95,9 +107,14 @@ impl Carrier {
         };
         let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(run);
         let thread = thread.map_err(|source| ClusterError::Io { what: "cannot start a thread".to_owned(), source })?;
-        let carrier = Self { mirror, epoch, farewell, thread: Some(thread) };
-        match carrier.complete(&membership.store, lacks) {
-            Ok(()) => Ok(carrier),
+        let carrier = Self { mirror, epoch, handover, farewell, thread: Some(thread) };
+        let completed = attend(is_stopping, || {}, |told| carrier.complete(&membership.store, lacks, told));
+        match completed {
+            Ok(true) => Ok(Some(carrier)),
+            Ok(false) => {
+                carrier.leave();
+                Ok(None)
+            }
             Err(error) => {
                 // Its thread would go on saying that this node has the lineage.
                 carrier.abandon();
@@ -106,7 +123,8 @@ impl Carrier {
         }
     }
 
-    fn complete(&self, store: &Path, lacks: Vec<Lack>) -> io::Result<()> {
+    /// False if it was told to stop.
+    fn complete(&self, store: &Path, lacks: Vec<Lack>, told: &AtomicBool) -> io::Result<bool> {
         let unfinished: Vec<String> = {
             let files = self.mirror.files();
             files
@@ -132,11 +150,15 @@ impl Carrier {
                 if len == 0 {
                     break;
                 }
+                if told.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
                 self.mirror.push(MirrorChange::Append(&name, &piece[..len]), false)?;
             }
         }
         let number = self.mirror.table()?;
-        self.mirror.wait(number)
+        self.mirror.wait(number)?;
+        Ok(!told.load(Ordering::Relaxed))
     }
 
     /// What the store's disk is mirrored by.
@@ -152,6 +174,11 @@ impl Carrier {
     /// Its epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Whose the lineage was before, and why it is this node's.
+    pub fn handover(&self) -> &HandOver {
+        &self.handover
     }
 
     /// Why it is over, if it is.
@@ -179,24 +206,34 @@ struct Beat {
     engine: Engine,
     node: NodeName,
     lease: Lease,
+    /// For who asks later.
+    handover: HandOver,
     mirror: Arc<NatsMirror>,
 }
 
 impl Beat {
     async fn go_on(&self) {
-        let mut tick = tokio::time::interval(RENEW_INTERVAL);
+        let mut is_noted = false;
         loop {
-            tick.tick().await;
-            let asked = self.mirror.now();
-            let is_renewed = self.engine.renew(&self.node, &self.lease).await;
-            // A node that writes hears it from the stream. One that does not has to ask.
-            if let Ok(Some((_, epoch, _))) = self.engine.owner().await {
-                self.mirror.fence(epoch);
-                if is_renewed && epoch == self.lease.epoch {
-                    self.mirror.confirm(asked);
-                }
-            }
+            // Nobody is told anything without it: one that was lost is not left at that for as long as one that was taken.
+            let is_confirmed = self.renew().await;
+            is_noted = is_noted || is_confirmed && self.engine.note(&self.handover).await;
+            tokio::time::sleep(if is_confirmed { RENEW_INTERVAL } else { LOOK_INTERVAL }).await;
         }
+    }
+
+    /// Whether it was confirmed.
+    async fn renew(&self) -> bool {
+        let asked = self.mirror.now();
+        let is_renewed = self.engine.renew(&self.node, &self.lease).await;
+        // A node that writes hears it from the stream. One that does not has to ask.
+        let Ok(Some((_, epoch, _))) = self.engine.owner().await else { return false };
+        self.mirror.fence(epoch);
+        let is_confirmed = is_renewed && epoch == self.lease.epoch;
+        if is_confirmed {
+            self.mirror.confirm(asked);
+        }
+        is_confirmed
     }
 
     async fn leave(&self) {

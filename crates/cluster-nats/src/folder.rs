@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tidegate_cluster::{Copied, Mending, Note, Verdict, mend};
@@ -131,7 +132,8 @@ impl Folders {
 
     fn write_note(&self, note: &Note) -> Result<(), ClusterError> {
         let (path, temporary) = (self.store.join(NOTE), self.store.join("CLUSTER.new"));
-        let mut file = File::create(&temporary).map_err(at("write", &temporary))?;
+        let private = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        let mut file = private.map_err(at("write", &temporary))?;
         file.write_all(note.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(at("write", &temporary))?;
         std::fs::rename(&temporary, &path).map_err(at("rename", &temporary))?;
         sync_dir(&self.store)

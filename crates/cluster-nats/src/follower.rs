@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -67,7 +68,7 @@ impl Follower {
             if self.open.len() >= OPEN_MAX {
                 self.open.pop_first();
             }
-            let file = OpenOptions::new().create(true).append(true).open(self.path(key))?;
+            let file = private().open(self.path(key))?;
             self.open.insert(key, file);
         }
         self.open.get_mut(&key).ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -80,7 +81,7 @@ impl Follower {
         for entry in &copied.files {
             let (from, to) = (self.path(entry.file), self.dir.join(&entry.name));
             // One that never had a byte has no file yet.
-            let file = OpenOptions::new().create(true).append(true).open(&from).map_err(at("open", &from))?;
+            let file = private().open(&from).map_err(at("open", &from))?;
             file.sync_all().map_err(at("sync", &from))?;
             std::fs::rename(&from, &to).map_err(at("rename", &from))?;
         }
@@ -90,6 +91,13 @@ impl Follower {
         sync_dir(&self.dir)?;
         Ok(copied)
     }
+}
+
+/// Messages are in it: it is its owner's alone, as every file of a store is.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600);
+    options
 }
 
 /// Names are on the medium when this returns.

@@ -8,9 +8,12 @@ use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use futures_util::StreamExt;
 use tidegate_cluster::limits::NODES_MAX;
-use tidegate_cluster::{DiskOp, Entry, Lease, NodeName, Subject, Subjects};
+use tidegate_cluster::{DiskOp, Entry, HandOver, Lease, NodeName, Subject, Subjects};
 
 use crate::engine::{ClusterError, EngineOptions, context, unanswered};
+
+/// The nodes, and the hand-overs of their lineages.
+const KEYS_MAX: usize = 2 * NODES_MAX;
 
 /// All of a cluster.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct ClusterView {
     pub bytes: u64,
     /// The engine's servers that keep a copy.
     pub copies: Vec<CopyView>,
+    /// Who has handed it over to whom, newest first; none of nodes that are older than this list.
+    pub handovers: Vec<HandOver>,
 }
 
 /// One node.
@@ -47,6 +52,10 @@ pub struct CopyView {
     pub is_leader: bool,
     /// Whether it has everything, as the leader sees it.
     pub is_current: bool,
+    /// Operations that it lacks, as the leader sees it.
+    pub lag: u64,
+    /// How long the leader has not heard of it; none of the leader itself.
+    pub silent_for: Option<Duration>,
 }
 
 /// Looks once.
@@ -54,17 +63,26 @@ pub fn look(options: &EngineOptions) -> Result<ClusterView, ClusterError> {
     with_engine(options, async |stream, bucket, subjects| {
         let info = stream.get_info().await.map_err(|error| unanswered(&error))?;
         let copies = info.cluster.as_ref().map(|cluster| {
-            let leader = cluster.leader.clone().map(|server| CopyView { server, is_leader: true, is_current: true });
+            let leader = cluster.leader.clone().map(|server| CopyView {
+                server,
+                is_leader: true,
+                is_current: true,
+                lag: 0,
+                silent_for: None,
+            });
             let follower = |peer: &async_nats::jetstream::stream::PeerInfo| CopyView {
                 server: peer.name.clone(),
                 is_leader: false,
                 is_current: peer.current && !peer.offline,
+                lag: peer.lag.unwrap_or(0),
+                silent_for: Some(peer.active),
             };
             leader.into_iter().chain(cluster.replicas.iter().map(follower)).collect()
         });
         Ok(ClusterView {
             owner: owner(&stream, &subjects).await?,
             nodes: nodes(&bucket).await?,
+            handovers: handovers(&bucket, &subjects).await,
             messages: info.state.messages,
             bytes: info.state.bytes,
             copies: copies.unwrap_or_default(),
@@ -124,8 +142,14 @@ async fn owner(stream: &Stream, subjects: &Subjects) -> Result<Option<(NodeName,
     }
 }
 
+/// For people: that it cannot be read is no reason to say nothing at all.
+async fn handovers(bucket: &Store, subjects: &Subjects) -> Vec<HandOver> {
+    let text = bucket.get(subjects.handovers()).await.ok().flatten();
+    text.map(|text| HandOver::parse_list(&String::from_utf8_lossy(&text))).unwrap_or_default()
+}
+
 async fn nodes(bucket: &Store) -> Result<Vec<NodeView>, ClusterError> {
-    let mut keys = pin!(bucket.keys().await.map_err(|error| unanswered(&error))?.take(NODES_MAX));
+    let mut keys = pin!(bucket.keys().await.map_err(|error| unanswered(&error))?.take(KEYS_MAX));
     let mut nodes = Vec::new();
     while let Some(key) = keys.next().await {
         let key = key.map_err(|error| unanswered(&error))?;

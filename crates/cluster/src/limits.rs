@@ -24,6 +24,8 @@ pub const NAMES_BETWEEN_TABLES: u64 = 64;
 pub const NAME_BYTES_MAX: usize = 32;
 /// Nodes of a cluster that are looked at. Beyond 7 the engine's own quorum is the wrong tool.
 pub const NODES_MAX: usize = 16;
+/// Hand-overs of a lineage that are remembered for people who ask: a bad night is seen, and the list stays one small message.
+pub const HANDOVERS_MAX: usize = 8;
 /// Bytes of an address that a node gives to others.
 pub const ADDRESS_BYTES_MAX: usize = 256;
 /// How often a node says that it is there.

@@ -107,7 +107,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<()> {
 mod with_engine {
     use anyhow::{Context, Result, bail};
     use tidegate_program::out;
-    use tidegate_server::cluster::{self, managed, status};
+    use tidegate_server::cluster::{self, managed, status, why};
     use tidegate_server::config::{Sources, load};
     use tidegate_server::plan::cluster::{ClusterPlan, plan};
 
@@ -116,6 +116,7 @@ mod with_engine {
     pub(super) fn run(command: &ClusterCommand) -> Result<u8> {
         match command {
             ClusterCommand::Status(args) => show(args),
+            ClusterCommand::Why(args) => why(args),
             ClusterCommand::Leave(args) => leave(args).map(|()| 0),
             ClusterCommand::Demo(args) => super::demo::run(args),
             ClusterCommand::EngineChild { parent, program, arguments } => {
@@ -141,6 +142,17 @@ mod with_engine {
             out(&format!("{:#}\n", status::json(&view, &plan)));
         } else {
             out(&status::text(&view, &plan));
+        }
+        Ok(u8::from(!status::is_well(&view)))
+    }
+
+    fn why(args: &ClusterStatusArgs) -> Result<u8> {
+        let plan = planned(&args.file)?;
+        let view = cluster::look(&plan)?;
+        if args.json {
+            out(&format!("{:#}\n", why::json(&view, &plan)));
+        } else {
+            out(&why::text(&view, &plan, std::time::SystemTime::now()));
         }
         Ok(u8::from(!status::is_well(&view)))
     }

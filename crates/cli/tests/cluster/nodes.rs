@@ -50,7 +50,7 @@ impl Node {
         self.folder.join("tidegate.toml")
     }
 
-    fn engine_pid(&self) -> Option<Pid> {
+    pub(crate) fn engine_pid(&self) -> Option<Pid> {
         let text = std::fs::read_to_string(self.folder.join("tidegate-data/engine/nats.pid")).ok()?;
         Pid::from_raw(text.trim().parse().ok()?)
     }
@@ -201,7 +201,16 @@ pub(crate) fn run(arguments: &[&str]) -> String {
 
 /// What `cluster status` says at this node, and its exit code.
 pub(crate) fn status(config: &Path) -> (Value, i32) {
-    let output = tidegate(&["cluster", "status", "--json", "-c"]).arg(config).output().unwrap();
+    asked("status", config)
+}
+
+/// What `cluster why` says, for programs.
+pub(crate) fn why(config: &Path) -> Value {
+    asked("why", config).0
+}
+
+fn asked(word: &str, config: &Path) -> (Value, i32) {
+    let output = tidegate(&["cluster", word, "--json", "-c"]).arg(config).output().unwrap();
     let value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
     (value, output.status.code().unwrap_or(-1))
 }

@@ -8,6 +8,7 @@ mod board;
 mod door;
 pub mod managed;
 pub mod status;
+pub mod why;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use ring::rand::{SecureRandom, SystemRandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use tidegate_cluster::NodeName;
+use tidegate_cluster::{NodeName, next_incarnation};
 use tidegate_cluster_nats::{
     Carrier, ClusterError, ClusterView, Ending, EngineOptions, EngineUser, Membership, News, stand_by,
 };
@@ -48,10 +49,10 @@ pub(crate) fn run(process: &mut Process, ready: Ready, plan: &ClusterPlan) -> Re
         EnginePlan::At(_) => None,
     };
     let board = ClusterBoard::new(plan);
-    let mut ready = Some(ready);
+    let (mut ready, mut incarnation) = (Some(ready), random_number()?);
     loop {
         let is_lost = Arc::new(AtomicBool::new(false));
-        let Some(carrier) = wait_for_turn(process, plan, &board, &is_lost)? else {
+        let Some(carrier) = wait_for_turn(process, plan, &board, &is_lost, &mut incarnation)? else {
             info!(event = "stopped", "stopped");
             drop(engine);
             return Ok(());
@@ -129,7 +130,7 @@ fn serve_as_owner(
     is_lost: &Arc<AtomicBool>,
 ) -> Result<ServeEnd> {
     ready.config.mirror = Some(carrier.mirror());
-    board.serves(carrier.epoch(), carrier.lag());
+    board.serves(carrier);
     let reporting = Arc::clone(board);
     let seat = Seat { is_lost: Arc::clone(is_lost), report: Arc::new(move || reporting.report()) };
     serve(process, ready, Some(&seat))
@@ -141,6 +142,7 @@ fn wait_for_turn(
     plan: &ClusterPlan,
     board: &Arc<ClusterBoard>,
     is_lost: &Arc<AtomicBool>,
+    incarnation: &mut u64,
 ) -> Result<Option<Carrier>> {
     let (loaded, supervisor) = (&process.loaded, Supervisor::of_process());
     let door = match plan::admin(&loaded.options).map(|at| StandbyDoor::open(at, Arc::clone(board))) {
@@ -161,7 +163,8 @@ fn wait_for_turn(
         signals.try_borrow_mut().is_ok_and(|mut signals| asks_to_stop(&mut signals))
     };
     loop {
-        let membership = membership(plan)?;
+        *incarnation = next_incarnation(*incarnation);
+        let membership = membership(plan, *incarnation)?;
         let lost = Arc::clone(is_lost);
         let on_end = move |_: Ending| {
             lost.store(true, Ordering::Relaxed);
@@ -200,14 +203,18 @@ fn asks_to_stop(signals: &mut Signals) -> bool {
     stop
 }
 
-fn membership(plan: &ClusterPlan) -> Result<Membership> {
+fn random_number() -> Result<u64> {
     let mut bytes = [0; 8];
     let filled = SystemRandom::new().fill(&mut bytes);
     anyhow::ensure!(filled.is_ok(), "the system has no random numbers");
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+fn membership(plan: &ClusterPlan, incarnation: u64) -> Result<Membership> {
     Ok(Membership {
         engine: engine_options(plan)?,
         node: plan.node.clone(),
-        incarnation: u64::from_ne_bytes(bytes),
+        incarnation,
         address: plan.address.clone(),
         store: plan.store.clone(),
     })

@@ -13,7 +13,7 @@ use crate::plan::cluster::ClusterPlan;
 const LONG_GONE: Duration = Duration::from_secs(300);
 
 /// What a node is to who looks from outside.
-fn role(view: &ClusterView, node: &NodeView) -> &'static str {
+pub(super) fn role(view: &ClusterView, node: &NodeView) -> &'static str {
     let is_owner = view.owner.as_ref().is_some_and(|(owner, epoch)| *owner == node.node && *epoch == node.lease.epoch);
     match (node.lease.has_left, is_alive(node), is_owner) {
         (true, ..) => "left",
@@ -98,7 +98,8 @@ pub fn json(view: &ClusterView, plan: &ClusterPlan) -> serde_json::Value {
     })
 }
 
-fn advice(view: &ClusterView) -> Vec<String> {
+/// What is wrong, with what to do.
+pub(super) fn advice(view: &ClusterView) -> Vec<String> {
     let mut advice = Vec::new();
     let with = |wanted: &str| view.nodes.iter().filter(|node| role(view, node) == wanted).collect::<Vec<_>>();
     let (owners, standbys) = (with("owner"), with("standby"));
@@ -143,13 +144,13 @@ fn advice(view: &ClusterView) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::plan::cluster::EnginePlan;
     use tidegate_cluster::Lease;
     use tidegate_cluster_nats::CopyView;
 
-    fn plan() -> ClusterPlan {
+    pub(in crate::cluster) fn plan() -> ClusterPlan {
         ClusterPlan {
             name: "plant".parse().unwrap(),
             node: "a".parse().unwrap(),
@@ -162,20 +163,29 @@ mod tests {
         }
     }
 
-    fn node(name: &str, epoch: u64, age: Option<u64>, has_left: bool) -> NodeView {
+    pub(in crate::cluster) fn node(name: &str, epoch: u64, age: Option<u64>, has_left: bool) -> NodeView {
         let lease = Lease { incarnation: 1, epoch, has_left, address: format!("{name}.example:1883") };
         NodeView { node: name.parse().unwrap(), lease, age: age.map(Duration::from_secs) }
     }
 
-    fn view(nodes: Vec<NodeView>) -> ClusterView {
+    pub(in crate::cluster) fn view(nodes: Vec<NodeView>) -> ClusterView {
         let copies = ["plant-a", "plant-b", "plant-c"];
         let copy = |server: &&str| CopyView {
             server: (*server).to_owned(),
             is_leader: *server == "plant-a",
             is_current: true,
+            lag: 0,
+            silent_for: None,
         };
         let copies = copies.iter().map(copy).collect();
-        ClusterView { owner: Some(("a".parse().unwrap(), 4)), nodes, messages: 7, bytes: 4096, copies }
+        ClusterView {
+            owner: Some(("a".parse().unwrap(), 4)),
+            nodes,
+            messages: 7,
+            bytes: 4096,
+            copies,
+            handovers: Vec::new(),
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tracing::error;
 use super::{OtherDoor, RunningProcess};
 use crate::config::backoff::BackOffMode;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
+use crate::serve::CUT_OFF;
 use crate::{backup, certificate, plan, rule_file, tokens, user_file};
 
 impl ProcessControl for RunningProcess {
@@ -53,6 +54,9 @@ impl ProcessControl for RunningProcess {
     fn unready(&self) -> Option<&'static str> {
         if self.is_draining.load(Ordering::Relaxed) {
             return Some("draining");
+        }
+        if self.cluster().is_some_and(|report| report.trouble.is_some()) {
+            return Some(CUT_OFF);
         }
         match self.space.get().map(tidegate_space::SpaceHandle::condition) {
             Some(Condition::Restarting) => return Some("the smart space begins anew"),
