@@ -1,7 +1,7 @@
 // This node of a cluster: what it does, since when and why, and how far its copies are. There is no such card on a broker that is alone,
 // and none on a node that stands by, which has no page.
 
-import { h, set, card, number, span, stateBadge } from "./dom.js";
+import { h, set, card, number, span } from "./dom.js";
 import { get } from "./api.js";
 
 function list(rows) {
@@ -18,7 +18,7 @@ export function clusterCard() {
     const { cluster } = await get("cluster");
     element.hidden = cluster === null;
     if (cluster === null) return;
-    set(badge, stateBadge(cluster.trouble === null ? cluster.role : "cut off"));
+    set(badge, cluster.trouble === null ? h("span", { class: "badge good" }, cluster.role) : h("span", { class: "badge bad" }, "cut off"));
     set(trouble, cluster.trouble ?? "");
     set(words, list([
       ["Node", `${cluster.node} of ${cluster.cluster}`],
