@@ -3,22 +3,20 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use tidegate_cluster::limits::{PIECE_BYTES_MAX, RENEW_INTERVAL};
-use tidegate_cluster::{Copied, Ending, Lease, NodeName, ReplicatedFiles, StreamWriter};
-use tidegate_store::FileId;
+use tidegate_cluster::{Copied, Ending, Folder, Lease, NodeName, ReplicatedFiles, StreamWriter};
 use tidegate_store::disk::{Mirror, MirrorChange};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use crate::engine::{ClusterError, Engine};
-use crate::folder::Lack;
+use crate::folder::{Folders, Lack, is_of_log};
 use crate::follower::at;
-use crate::mirror::NatsMirror;
+use crate::mirror::{FolderMirror, NatsMirror};
 use crate::standby::Membership;
 
 /// The lineage of this node, for as long as nobody else carries it on.
@@ -96,7 +94,7 @@ impl Carrier {
         let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(run);
         let thread = thread.map_err(|source| ClusterError::Io { what: "cannot start a thread".to_owned(), source })?;
         let carrier = Self { mirror, epoch, farewell, thread: Some(thread) };
-        match carrier.complete(&membership.store, lacks) {
+        match carrier.complete(&Folders::new(&membership.store, &membership.space), lacks) {
             Ok(()) => Ok(carrier),
             Err(error) => {
                 // Its thread would go on saying that this node has the lineage.
@@ -106,14 +104,11 @@ impl Carrier {
         }
     }
 
-    fn complete(&self, store: &Path, lacks: Vec<Lack>) -> io::Result<()> {
+    fn complete(&self, folders: &Folders, lacks: Vec<Lack>) -> io::Result<()> {
         let unfinished: Vec<String> = {
             let files = self.mirror.files();
-            files
-                .names()
-                .filter(|name| FileId::parse(name).is_none() && !store.join(name).exists())
-                .map(str::to_owned)
-                .collect()
+            let is_unfinished = |name: &&str| !is_of_log(name) && !folders.place(name).exists();
+            files.names().filter(is_unfinished).map(str::to_owned).collect()
         };
         for name in unfinished {
             self.mirror.push(MirrorChange::Remove(&name), true)?;
@@ -123,7 +118,7 @@ impl Carrier {
             if from.is_none() {
                 self.mirror.push(MirrorChange::Create(&name), false)?;
             }
-            let mut file = File::open(store.join(&name))?;
+            let mut file = File::open(folders.place(&name))?;
             // It counts from now on: it has to be on the medium, which nobody knows of an end that a crash has left.
             file.sync_all()?;
             file.seek(SeekFrom::Start(from.unwrap_or(0)))?;
@@ -142,6 +137,11 @@ impl Carrier {
     /// What the store's disk is mirrored by.
     pub fn mirror(&self) -> Arc<dyn Mirror> {
         Arc::clone(&self.mirror) as Arc<dyn Mirror>
+    }
+
+    /// What the smart space's disk is mirrored by: the same stream, behind the same opening.
+    pub fn space_mirror(&self) -> Arc<dyn Mirror> {
+        Arc::new(FolderMirror { folder: Folder::Space, mirror: Arc::clone(&self.mirror) })
     }
 
     /// What waits for the engine, for whoever shows it.

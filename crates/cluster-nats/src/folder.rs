@@ -1,16 +1,18 @@
-//! The store's own folder at a takeover: what is in it, what the stream had, and which of the two counts.
+//! The node's own folders at a takeover: what is in them, what the stream had, and which of the two counts. The store's folder has the
+//! note that says so for both: when a copy takes the place of both, the smart space's goes first, so that a process that ends in between
+//! finds the old note and does it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use tidegate_cluster::{Copied, Mending, Note, Verdict, mend};
+use tidegate_cluster::{Copied, Folder, Mending, Note, Verdict, mend};
 use tidegate_store::FileId;
 use tidegate_store::disk::create_private_dir;
 
 use crate::engine::ClusterError;
-use crate::follower::{at, sync_dir};
+use crate::follower::{at, copied_space, copy_of, sync_dir};
 
 /// Name of the note in the store's folder.
 const NOTE: &str = "CLUSTER";
@@ -20,24 +22,53 @@ const COMPARE_BYTES: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {
     /// The store.
-    pub(crate) store: PathBuf,
-    /// The copy that is being written while others carry the lineage.
+    store: PathBuf,
+    /// The smart space.
+    space: PathBuf,
+    /// The copy of both that is being written while others carry the lineage.
     pub(crate) following: PathBuf,
-    /// The store that others have overtaken, of the last time.
-    before: PathBuf,
 }
 
 /// What the stream lacks of a file: from this byte on; None is all of it, with its name.
 pub(crate) type Lack = (String, Option<u64>);
 
+/// Whether a file of the lineage is a finished one of a log.
+pub(crate) fn is_of_log(name: &str) -> bool {
+    FileId::parse(Folder::of(name).1).is_some()
+}
+
+fn beside(folder: &Path, suffix: &str) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    folder.with_file_name(name)
+}
+
+/// Puts a copy in the place of a folder that others have overtaken, which is kept beside it until the next time.
+fn replace(folder: &Path, copy: &Path) -> Result<(), ClusterError> {
+    if folder.exists() {
+        if Folders::logs(folder)?.is_empty() {
+            std::fs::remove_dir_all(folder).map_err(at("remove", folder))?;
+        } else {
+            let before = beside(folder, ".before");
+            let _ = std::fs::remove_dir_all(&before);
+            std::fs::rename(folder, &before).map_err(at("set aside", folder))?;
+        }
+    }
+    std::fs::rename(copy, folder).map_err(at("rename", copy))?;
+    sync_dir(folder.parent().unwrap_or(Path::new(".")))
+}
+
 impl Folders {
-    pub(crate) fn new(store: &Path) -> Self {
-        let beside = |suffix: &str| {
-            let mut name = store.file_name().unwrap_or_default().to_owned();
-            name.push(suffix);
-            store.with_file_name(name)
-        };
-        Self { store: store.to_path_buf(), following: beside(".following"), before: beside(".before") }
+    pub(crate) fn new(store: &Path, space: &Path) -> Self {
+        Self { store: store.to_path_buf(), space: space.to_path_buf(), following: beside(store, ".following") }
+    }
+
+    /// Where a file of the lineage is on this node.
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
+        match Folder::of(name) {
+            (Folder::Store, inside) => self.store.join(inside),
+            (Folder::Space, inside) => self.space.join(inside),
+        }
     }
 
     /// What the folder says of itself.
@@ -78,44 +109,38 @@ impl Folders {
         let lacks = match verdict {
             Verdict::Adopt => {
                 copied.whole().map_err(|error| ClusterError::Refused(error.to_string()))?;
-                self.replace()?;
+                // In the copy before that is the store: a process that ends in between would not know whose it is.
+                write_note(&self.following, note)?;
+                replace(&self.space, &copied_space(&self.following))?;
+                replace(&self.store, &self.following)?;
                 Vec::new()
             }
-            _ => self.merge(copied)?,
+            _ => {
+                let lacks = self.merge(copied)?;
+                write_note(&self.store, note)?;
+                lacks
+            }
         };
-        self.write_note(note)?;
         let _ = std::fs::remove_dir_all(&self.following);
         Ok(lacks)
     }
 
-    /// The copy takes the place of a store that others have overtaken.
-    fn replace(&self) -> Result<(), ClusterError> {
-        if self.store.exists() {
-            if self.has_files()? {
-                let _ = std::fs::remove_dir_all(&self.before);
-                std::fs::rename(&self.store, &self.before).map_err(at("set aside", &self.store))?;
-            } else {
-                std::fs::remove_dir_all(&self.store).map_err(at("remove", &self.store))?;
-            }
-        }
-        std::fs::rename(&self.following, &self.store).map_err(at("rename", &self.following))?;
-        let parent = self.store.parent().unwrap_or(Path::new("."));
-        sync_dir(parent)
-    }
-
     /// File by file, whoever has more.
     fn merge(&self, copied: &Copied) -> Result<Vec<Lack>, ClusterError> {
-        create_private_dir(&self.store).map_err(at("make", &self.store))?;
-        let own = Self::logs(&self.store)?;
+        for folder in [&self.store, &self.space] {
+            create_private_dir(folder).map_err(at("make", folder))?;
+        }
+        let mut own = Self::logs(&self.store)?;
+        own.extend(Self::logs(&self.space)?.into_iter().map(|(name, size)| (Folder::Space.name(&name), size)));
         let stream: BTreeMap<&str, u64> = copied.files.iter().map(|entry| (entry.name.as_str(), entry.size)).collect();
         let names: BTreeSet<&str> = own.keys().map(String::as_str).chain(stream.keys().copied()).collect();
         let mut lacks = Vec::new();
         for name in names {
-            if FileId::parse(name).is_none() {
+            if !is_of_log(name) {
                 // Unfinished when its writer died; the log would remove it.
                 continue;
             }
-            let (own_path, copy) = (self.store.join(name), self.following.join(name));
+            let (own_path, copy) = (self.place(name), copy_of(&self.following, name));
             let (own, stream) = (own.get(name).copied(), stream.get(name).copied());
             let agrees = own.is_none() || stream.is_none() || agree(&own_path, &copy).map_err(at("read", &copy))?;
             match mend(own, stream, agrees) {
@@ -125,17 +150,18 @@ impl Folders {
                 Mending::Take => std::fs::rename(&copy, &own_path).map_err(at("rename", &copy))?,
             }
         }
+        sync_dir(&self.space)?;
         sync_dir(&self.store)?;
         Ok(lacks)
     }
+}
 
-    fn write_note(&self, note: &Note) -> Result<(), ClusterError> {
-        let (path, temporary) = (self.store.join(NOTE), self.store.join("CLUSTER.new"));
-        let mut file = File::create(&temporary).map_err(at("write", &temporary))?;
-        file.write_all(note.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(at("write", &temporary))?;
-        std::fs::rename(&temporary, &path).map_err(at("rename", &temporary))?;
-        sync_dir(&self.store)
-    }
+fn write_note(folder: &Path, note: &Note) -> Result<(), ClusterError> {
+    let (path, temporary) = (folder.join(NOTE), folder.join("CLUSTER.new"));
+    let mut file = File::create(&temporary).map_err(at("write", &temporary))?;
+    file.write_all(note.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(at("write", &temporary))?;
+    std::fs::rename(&temporary, &path).map_err(at("rename", &temporary))?;
+    sync_dir(folder)
 }
 
 /// Whether the bytes that both files have are the same.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use tidegate_cluster::{Change, Copied, Entry, FileKey, Replica};
+use tidegate_cluster::{Change, Copied, Entry, FileKey, Folder, Replica};
 use tidegate_store::disk::{FsDisk, create_private_dir};
 
 use crate::engine::{ClusterError, Engine};
@@ -28,7 +28,10 @@ impl Follower {
         let lock = FsDisk::open(dir).map_err(|error| ClusterError::Refused(error.to_string()))?;
         let entries = std::fs::read_dir(dir).map_err(at("read", dir))?;
         for entry in entries.flatten().filter(|entry| entry.file_name() != "LOCK") {
-            std::fs::remove_file(entry.path()).map_err(at("remove", &entry.path()))?;
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed =
+                if is_folder { std::fs::remove_dir_all(entry.path()) } else { std::fs::remove_file(entry.path()) };
+            removed.map_err(at("remove", &entry.path()))?;
         }
         let (open, replica) = (BTreeMap::new(), Replica::default());
         Ok(Self { dir: dir.to_path_buf(), _lock: lock, open, replica })
@@ -77,8 +80,10 @@ impl Follower {
     pub(crate) fn finish(mut self) -> Result<Copied, ClusterError> {
         let copied = self.replica.finish();
         self.open.clear();
+        let of_space = copied_space(&self.dir);
+        create_private_dir(&of_space).map_err(at("make", &of_space))?;
         for entry in &copied.files {
-            let (from, to) = (self.path(entry.file), self.dir.join(&entry.name));
+            let (from, to) = (self.path(entry.file), copy_of(&self.dir, &entry.name));
             // One that never had a byte has no file yet.
             let file = OpenOptions::new().create(true).append(true).open(&from).map_err(at("open", &from))?;
             file.sync_all().map_err(at("sync", &from))?;
@@ -87,8 +92,22 @@ impl Follower {
         for key in copied.loose.iter().copied().chain(copied.holey.iter().map(|(key, _)| *key)) {
             let _ = std::fs::remove_file(self.path(key));
         }
+        sync_dir(&of_space)?;
         sync_dir(&self.dir)?;
         Ok(copied)
+    }
+}
+
+/// Where the smart space is in a finished copy.
+pub(crate) fn copied_space(following: &Path) -> PathBuf {
+    following.join("space")
+}
+
+/// Where a file of the lineage is in a finished copy.
+pub(crate) fn copy_of(following: &Path, name: &str) -> PathBuf {
+    match Folder::of(name) {
+        (Folder::Store, inside) => following.join(inside),
+        (Folder::Space, inside) => copied_space(following).join(inside),
     }
 }
 

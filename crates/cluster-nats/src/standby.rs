@@ -33,6 +33,8 @@ pub struct Membership {
     pub address: String,
     /// The folder of its store. Beside it are `NAME.following` and `NAME.before`.
     pub store: PathBuf,
+    /// The folder of its smart space, on the same file system. Beside it is `NAME.before`.
+    pub space: PathBuf,
 }
 
 /// What an operator may want to know meanwhile.
@@ -61,7 +63,7 @@ pub enum News {
     },
 }
 
-/// Waits until the lineage is this node's, and makes its store's folder what counts. None if `is_stopping` said so before;
+/// Waits until the lineage is this node's, and makes its folders what counts. None if `is_stopping` said so before;
 /// `on_end` is called when the lineage is another's.
 pub fn stand_by(
     membership: &Membership,
@@ -71,7 +73,7 @@ pub fn stand_by(
 ) -> Result<Option<Carrier>, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| ClusterError::Io { what: "cannot start".to_owned(), source })?;
-    let folders = Folders::new(&membership.store);
+    let folders = Folders::new(&membership.store, &membership.space);
     let Some(mut turn) = runtime.block_on(wait_for_turn(membership, &folders, say, is_stopping))? else {
         return Ok(None);
     };

@@ -3,6 +3,8 @@
 #[cfg(feature = "cluster")]
 mod demo;
 mod invitation;
+#[cfg(feature = "cluster")]
+mod triples;
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

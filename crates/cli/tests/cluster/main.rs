@@ -8,6 +8,7 @@
 #[path = "../../../broker/tests/simulation/client.rs"]
 mod client;
 mod nodes;
+mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};

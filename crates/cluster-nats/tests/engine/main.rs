@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a step that cannot be done has failed the test")]
 
 mod server;
+mod space;
 mod wire;
 
 use std::path::Path;
@@ -32,8 +33,9 @@ fn member(server: &Server, node: &str, store: &Path) -> Membership {
         replicas: 1,
         beside: None,
     };
-    let address = format!("{node}.example:1883");
-    Membership { engine, node: node.parse().unwrap(), incarnation: incarnation(), address, store: store.to_path_buf() }
+    let (address, space) = (format!("{node}.example:1883"), store.with_file_name("space"));
+    let (node, incarnation) = (node.parse().unwrap(), incarnation());
+    Membership { engine, node, incarnation, address, store: store.to_path_buf(), space }
 }
 
 fn carry(membership: &Membership) -> Carrier {

@@ -131,7 +131,8 @@ fn serve_as_owner(
     ready.config.mirror = Some(carrier.mirror());
     board.serves(carrier.epoch(), carrier.lag());
     let reporting = Arc::clone(board);
-    let seat = Seat { is_lost: Arc::clone(is_lost), report: Arc::new(move || reporting.report()) };
+    let report = Arc::new(move || reporting.report());
+    let seat = Seat { is_lost: Arc::clone(is_lost), report, space: carrier.space_mirror() };
     serve(process, ready, Some(&seat))
 }
 
@@ -210,6 +211,7 @@ fn membership(plan: &ClusterPlan) -> Result<Membership> {
         incarnation: u64::from_ne_bytes(bytes),
         address: plan.address.clone(),
         store: plan.store.clone(),
+        space: plan.space.clone(),
     })
 }
 

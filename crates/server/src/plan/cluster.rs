@@ -7,7 +7,7 @@ use tidegate_cluster::limits::ADDRESS_BYTES_MAX;
 use tidegate_cluster::{ClusterName, NodeName};
 use tidegate_store::Durability;
 
-use super::{guard, store_dir, unreadable};
+use super::{guard, space_dir, store_dir, unreadable};
 use crate::config::cluster::{ClusterLabel, EngineWord, NodeLabel};
 use crate::config::keys::{KEYS, Options};
 use crate::config::setting::WholeNumber;
@@ -30,6 +30,8 @@ pub struct ClusterPlan {
     pub address: String,
     /// The folder of the store.
     pub store: PathBuf,
+    /// The folder of the smart space.
+    pub space: PathBuf,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -79,11 +81,6 @@ impl ClusterPlan {
             EnginePlan::At(servers) => servers.clone(),
         }
     }
-}
-
-/// Whether this broker is a node of a cluster.
-pub fn is_node(options: &Options) -> bool {
-    options.cluster.name.clone().value().is_some()
 }
 
 /// What the section comes to; none if this broker is alone.
@@ -137,8 +134,8 @@ pub fn plan(loaded: &Loaded) -> Result<Option<ClusterPlan>, Problems> {
     }
     match node {
         Some(node) if problems.is_empty() => {
-            let (ca, store) = (section.ca.clone(), store_dir(&loaded.options));
-            Ok(Some(ClusterPlan { name, node, engine, user, ca, replicas, address, store }))
+            let (ca, store, space) = (section.ca.clone(), store_dir(&loaded.options), space_dir(&loaded.options));
+            Ok(Some(ClusterPlan { name, node, engine, user, ca, replicas, address, store, space }))
         }
         _ => Err(Problems(problems)),
     }
@@ -164,17 +161,6 @@ fn conflicts(loaded: &Loaded) -> Vec<ConfigProblem> {
     }
     if options.store.durability.0 != Durability::Always {
         problem("store.durability", "a cluster acknowledges only what is synced: \"always\" (cluster.name is set)");
-    }
-    if !loaded.maps.is_empty() {
-        problem("cluster.name", "a cluster does not keep the smart space yet, so maps have nowhere to write to");
-    }
-    for door in ["http", "https", "ssap", "ssaps", "sepa_http", "sepa_ws"] {
-        let key = format!("listeners.{door}");
-        let is_off = KEYS.iter().any(|it| it.path == key && (it.show)(options) == "\"off\"");
-        if *loaded.origin(&key) != Origin::Default && !is_off {
-            let words = "a cluster does not keep the smart space yet, so its listeners are off (cluster.name is set)";
-            problem(&key, words);
-        }
     }
     problems
 }
@@ -305,11 +291,10 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_said_all_at_once() {
         let text = "[cluster]\nname = \"plant\"\nengine_routes = \"0.0.0.0:6222\"\npeers = [\"a:6222\", \"b:6222\"]\nreplicas = 3\n\
-                    user = \"me\"\n[store]\ndurability = \"off\"\n[listeners]\nhttp = \"127.0.0.1:7878\"\nssap = \"off\"\n";
+                    user = \"me\"\n[store]\ndurability = \"off\"\n";
         let problems = planned(text).unwrap_err();
         for (at, part) in [
             "store.durability: a cluster acknowledges only what is synced",
-            "listeners.http: a cluster does not keep the smart space yet",
             "cluster.node: a node needs a name",
             "cluster.user: a user of the engine needs a password",
             "cluster.peers: expected three nodes or more",
@@ -321,6 +306,6 @@ mod tests {
         {
             assert!(problems[at].contains(part), "{at}: {problems:#?}");
         }
-        assert_eq!(problems.len(), 7, "{problems:#?}");
+        assert_eq!(problems.len(), 6, "{problems:#?}");
     }
 }
