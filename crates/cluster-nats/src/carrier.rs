@@ -94,7 +94,7 @@ impl Carrier {
         let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(run);
         let thread = thread.map_err(|source| ClusterError::Io { what: "cannot start a thread".to_owned(), source })?;
         let carrier = Self { mirror, epoch, farewell, thread: Some(thread) };
-        match carrier.complete(&Folders::new(&membership.store, &membership.space), lacks) {
+        match carrier.complete(&Folders::new(membership), lacks) {
             Ok(()) => Ok(carrier),
             Err(error) => {
                 // Its thread would go on saying that this node has the lineage.
@@ -107,7 +107,10 @@ impl Carrier {
     fn complete(&self, folders: &Folders, lacks: Vec<Lack>) -> io::Result<()> {
         let unfinished: Vec<String> = {
             let files = self.mirror.files();
-            let is_unfinished = |name: &&str| !is_of_log(name) && !folders.place(name).exists();
+            let is_unfinished = |name: &&str| match folders.place(name) {
+                Some(own) => !is_of_log(name) && !own.exists(),
+                None => name.strip_suffix(".tmp").is_some(),
+            };
             files.names().filter(is_unfinished).map(str::to_owned).collect()
         };
         for name in unfinished {
@@ -118,7 +121,8 @@ impl Carrier {
             if from.is_none() {
                 self.mirror.push(MirrorChange::Create(&name), false)?;
             }
-            let mut file = File::open(folders.place(&name))?;
+            let Some(own) = folders.place(&name) else { continue };
+            let mut file = File::open(own)?;
             // It counts from now on: it has to be on the medium, which nobody knows of an end that a crash has left.
             file.sync_all()?;
             file.seek(SeekFrom::Start(from.unwrap_or(0)))?;
@@ -142,6 +146,23 @@ impl Carrier {
     /// What the smart space's disk is mirrored by: the same stream, behind the same opening.
     pub fn space_mirror(&self) -> Arc<dyn Mirror> {
         Arc::new(FolderMirror { folder: Folder::Space, mirror: Arc::clone(&self.mirror) })
+    }
+
+    /// Brings one of the files that say who may come in to the stream, or that there is none; it is kept when this returns. `name` is
+    /// that of an [`AccessFile`](crate::AccessFile).
+    pub fn keep_access(&self, name: &str, content: Option<&[u8]>) -> io::Result<()> {
+        let access = FolderMirror { folder: Folder::Access, mirror: Arc::clone(&self.mirror) };
+        let number = match content {
+            Some(bytes) => {
+                // Whole, or as it was.
+                let draft = format!("{name}.tmp");
+                access.push(MirrorChange::Create(&draft), false)?;
+                access.push(MirrorChange::Append(&draft, bytes), false)?;
+                access.push(MirrorChange::Rename(&draft, name), false)?
+            }
+            None => access.push(MirrorChange::Remove(name), false)?,
+        };
+        access.wait(number)
     }
 
     /// What waits for the engine, for whoever shows it.

@@ -11,8 +11,10 @@ use tidegate_cluster::{Copied, Folder, Mending, Note, Verdict, mend};
 use tidegate_store::FileId;
 use tidegate_store::disk::create_private_dir;
 
+use crate::access::{self, AccessFile};
 use crate::engine::ClusterError;
-use crate::follower::{at, copied_space, copy_of, sync_dir};
+use crate::follower::{at, copy_in, copy_of, sync_dir};
+use crate::standby::{Membership, News};
 
 /// Name of the note in the store's folder.
 const NOTE: &str = "CLUSTER";
@@ -25,6 +27,8 @@ pub(crate) struct Folders {
     store: PathBuf,
     /// The smart space.
     space: PathBuf,
+    /// Users and rules.
+    access: Vec<AccessFile>,
     /// The copy of both that is being written while others carry the lineage.
     pub(crate) following: PathBuf,
 }
@@ -59,15 +63,18 @@ fn replace(folder: &Path, copy: &Path) -> Result<(), ClusterError> {
 }
 
 impl Folders {
-    pub(crate) fn new(store: &Path, space: &Path) -> Self {
-        Self { store: store.to_path_buf(), space: space.to_path_buf(), following: beside(store, ".following") }
+    pub(crate) fn new(membership: &Membership) -> Self {
+        let Membership { store, space, access, .. } = membership.clone();
+        let following = beside(&store, ".following");
+        Self { store, space, access, following }
     }
 
-    /// Where a file of the lineage is on this node.
-    pub(crate) fn place(&self, name: &str) -> PathBuf {
+    /// Where a file of a log is on this node; none of one that is no log's.
+    pub(crate) fn place(&self, name: &str) -> Option<PathBuf> {
         match Folder::of(name) {
-            (Folder::Store, inside) => self.store.join(inside),
-            (Folder::Space, inside) => self.space.join(inside),
+            (Folder::Store, inside) => Some(self.store.join(inside)),
+            (Folder::Space, inside) => Some(self.space.join(inside)),
+            (Folder::Access, _) => None,
         }
     }
 
@@ -104,23 +111,28 @@ impl Folders {
         Ok(!Self::logs(&self.store)?.is_empty())
     }
 
-    /// Makes the store's folder what counts, and notes whose it is; what the stream lacks then.
-    pub(crate) fn settle(&self, verdict: Verdict, copied: &Copied, note: &Note) -> Result<Vec<Lack>, ClusterError> {
-        let lacks = match verdict {
-            Verdict::Adopt => {
-                copied.whole().map_err(|error| ClusterError::Refused(error.to_string()))?;
-                // In the copy before that is the store: a process that ends in between would not know whose it is.
-                write_note(&self.following, note)?;
-                replace(&self.space, &copied_space(&self.following))?;
-                replace(&self.store, &self.following)?;
-                Vec::new()
-            }
-            _ => {
-                let lacks = self.merge(copied)?;
-                write_note(&self.store, note)?;
-                lacks
-            }
-        };
+    /// Makes the folders what counts, and notes whose they are; what the stream lacks then.
+    pub(crate) fn settle(
+        &self,
+        verdict: Verdict,
+        found: &Copied,
+        note: &Note,
+        say: &dyn Fn(News),
+    ) -> Result<Vec<Lack>, ClusterError> {
+        let mut lacks = Vec::new();
+        if verdict == Verdict::Adopt {
+            found.whole().map_err(|error| ClusterError::Refused(error.to_string()))?;
+            // In the copy before that is the store: a process that ends in between would not know whose it is.
+            write_note(&self.following, note)?;
+            replace(&self.space, &copy_in(&self.following, Folder::Space))?;
+            let copies = copy_in(&self.following, Folder::Access);
+            access::take(&self.access, &copies, say);
+            let _ = std::fs::remove_dir_all(copies);
+            replace(&self.store, &self.following)?;
+        } else {
+            lacks = self.merge(found)?;
+            write_note(&self.store, note)?;
+        }
         let _ = std::fs::remove_dir_all(&self.following);
         Ok(lacks)
     }
@@ -140,7 +152,8 @@ impl Folders {
                 // Unfinished when its writer died; the log would remove it.
                 continue;
             }
-            let (own_path, copy) = (self.place(name), copy_of(&self.following, name));
+            let Some(own_path) = self.place(name) else { continue };
+            let copy = copy_of(&self.following, name);
             let (own, stream) = (own.get(name).copied(), stream.get(name).copied());
             let agrees = own.is_none() || stream.is_none() || agree(&own_path, &copy).map_err(at("read", &copy))?;
             match mend(own, stream, agrees) {
@@ -180,4 +193,41 @@ fn agree(own: &Path, copy: &Path) -> io::Result<bool> {
         left -= len as u64;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_takeover_that_ends_halfway_leaves_the_note_that_begins_it_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        // Where nothing can be put yet: as if the process had ended there.
+        let (store, space, following) = (at("store"), at("missing/space"), at("store.following"));
+        let folders = Folders { store: store.clone(), space, access: Vec::new(), following: following.clone() };
+        let note = |epoch| Note { cluster: 7, epoch, incarnation: epoch, node: "a".parse().unwrap() };
+        for dir in [&store, &copy_in(&following, Folder::Space), &copy_in(&following, Folder::Access)] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        let name = FileId::segment(1).name();
+        std::fs::write(store.join(&name), "overtaken").unwrap();
+        write_note(&store, &note(1)).unwrap();
+        for dir in [following.clone(), copy_in(&following, Folder::Space)] {
+            std::fs::write(dir.join(&name), "the cluster's").unwrap();
+        }
+        let settle = || folders.settle(Verdict::Adopt, &Copied::default(), &note(2), &|_| {});
+        assert!(settle().is_err());
+        assert_eq!(folders.note().unwrap(), Some(note(1)), "the next process sees that it was overtaken");
+        assert_eq!(std::fs::read_to_string(store.join(&name)).unwrap(), "overtaken");
+
+        std::fs::create_dir(at("missing")).unwrap();
+        assert_eq!(settle().unwrap(), []);
+        assert_eq!(folders.note().unwrap(), Some(note(2)));
+        for dir in [at("store"), at("missing/space")] {
+            assert_eq!(std::fs::read_to_string(dir.join(&name)).unwrap(), "the cluster's");
+        }
+        assert_eq!(std::fs::read_to_string(at("store.before").join(&name)).unwrap(), "overtaken");
+        assert!(!at("store/space").exists() && !at("store/access").exists());
+    }
 }

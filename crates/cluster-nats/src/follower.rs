@@ -80,8 +80,10 @@ impl Follower {
     pub(crate) fn finish(mut self) -> Result<Copied, ClusterError> {
         let copied = self.replica.finish();
         self.open.clear();
-        let of_space = copied_space(&self.dir);
-        create_private_dir(&of_space).map_err(at("make", &of_space))?;
+        let others = [Folder::Space, Folder::Access].map(|folder| copy_in(&self.dir, folder));
+        for other in &others {
+            create_private_dir(other).map_err(at("make", other))?;
+        }
         for entry in &copied.files {
             let (from, to) = (self.path(entry.file), copy_of(&self.dir, &entry.name));
             // One that never had a byte has no file yet.
@@ -92,23 +94,26 @@ impl Follower {
         for key in copied.loose.iter().copied().chain(copied.holey.iter().map(|(key, _)| *key)) {
             let _ = std::fs::remove_file(self.path(key));
         }
-        sync_dir(&of_space)?;
-        sync_dir(&self.dir)?;
+        for dir in others.iter().chain([&self.dir]) {
+            sync_dir(dir)?;
+        }
         Ok(copied)
     }
 }
 
-/// Where the smart space is in a finished copy.
-pub(crate) fn copied_space(following: &Path) -> PathBuf {
-    following.join("space")
+/// Where a folder is in a finished copy.
+pub(crate) fn copy_in(following: &Path, folder: Folder) -> PathBuf {
+    match folder {
+        Folder::Store => following.to_path_buf(),
+        Folder::Space => following.join("space"),
+        Folder::Access => following.join("access"),
+    }
 }
 
 /// Where a file of the lineage is in a finished copy.
 pub(crate) fn copy_of(following: &Path, name: &str) -> PathBuf {
-    match Folder::of(name) {
-        (Folder::Store, inside) => following.join(inside),
-        (Folder::Space, inside) => copied_space(following).join(inside),
-    }
+    let (folder, inside) = Folder::of(name);
+    copy_in(following, folder).join(inside)
 }
 
 /// Names are on the medium when this returns.

@@ -10,6 +10,7 @@ use tidegate_cluster::{
     Answer, Decision, DiskOp, Ending, Entry, Lease, LeaseWatch, NodeName, Note, Opening, Verdict, judge,
 };
 
+use crate::access::AccessFile;
 use crate::carrier::Carrier;
 use crate::engine::{ClusterError, Engine, EngineOptions, Owner, unanswered};
 use crate::folder::Folders;
@@ -35,6 +36,8 @@ pub struct Membership {
     pub store: PathBuf,
     /// The folder of its smart space, on the same file system. Beside it is `NAME.before`.
     pub space: PathBuf,
+    /// Users and rules: taken over with the log.
+    pub access: Vec<AccessFile>,
 }
 
 /// What an operator may want to know meanwhile.
@@ -56,6 +59,8 @@ pub enum News {
         /// Messages of the stream that are not here yet.
         behind: u64,
     },
+    /// A file of users or rules cannot be replaced by the cluster's.
+    AccessStays(String),
     /// The lineage is this node's from this epoch on; what is there is being read.
     TakesOver {
         /// The epoch.
@@ -73,7 +78,7 @@ pub fn stand_by(
 ) -> Result<Option<Carrier>, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| ClusterError::Io { what: "cannot start".to_owned(), source })?;
-    let folders = Folders::new(&membership.store, &membership.space);
+    let folders = Folders::new(membership);
     let Some(mut turn) = runtime.block_on(wait_for_turn(membership, &folders, say, is_stopping))? else {
         return Ok(None);
     };
@@ -83,7 +88,8 @@ pub fn stand_by(
     let verdict = if is_first { Verdict::Begin } else { judge(note.as_ref(), folders.has_files()?, &follower.replica) };
     let copied = follower.finish()?;
     let Opening { incarnation, cluster, node } = opening;
-    let lacks = folders.settle(verdict, &copied, &Note { cluster, epoch, incarnation, node })?;
+    let note = Note { cluster, epoch, incarnation, node };
+    let lacks = folders.settle(verdict, &copied, &note, say)?;
     Carrier::start(runtime, engine, membership, (epoch, opened_at), &copied, lacks, on_end).map(Some)
 }
 

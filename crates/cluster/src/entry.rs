@@ -10,7 +10,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::folder::Folder;
+use crate::folder::{ACCESS_FILES, Folder};
 use crate::limits::{FILE_NAME_BYTES_MAX, FILES_MAX, PIECE_BYTES_MAX};
 use crate::names::{NodeName, Subject};
 
@@ -315,7 +315,10 @@ impl<'m> Reader<'m> {
 /// Whether a file of a folder has a copy elsewhere: what the log is made of. Its lock, its mark, its reserve and what was
 /// set aside are of one machine.
 pub(crate) fn is_mirrored(name: &str) -> bool {
-    let (_, inside) = Folder::of(name);
+    let (folder, inside) = Folder::of(name);
+    if folder == Folder::Access {
+        return ACCESS_FILES.contains(&inside.strip_suffix(".tmp").unwrap_or(inside));
+    }
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     let stem = inside.strip_suffix(".tmp").unwrap_or(inside).strip_suffix(".tide");
     stem.is_some_and(|stem| !stem.is_empty() && !stem.starts_with('.'))

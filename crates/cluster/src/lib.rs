@@ -14,7 +14,7 @@ mod writer;
 pub use compare::{Mending, Note, NoteError, Verdict, judge, mend};
 pub use entry::{DiskOp, Entry, EntryError, FileEntry, FileKey, Opening};
 pub use files::ReplicatedFiles;
-pub use folder::Folder;
+pub use folder::{ACCESS_FILES, Folder};
 pub use names::{BadName, ClusterName, NodeName, Subject, Subjects};
 pub use replica::{Change, Copied, Replica, ReplicaError};
 pub use watch::{Decision, Lease, LeaseWatch, Seen};

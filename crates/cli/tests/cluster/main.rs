@@ -9,6 +9,7 @@
 mod client;
 mod nodes;
 mod space;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};

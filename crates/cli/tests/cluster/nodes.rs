@@ -51,6 +51,11 @@ impl Node {
         self.folder.join("tidegate.toml")
     }
 
+    /// Its data folder.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.join("tidegate-data")
+    }
+
     fn engine_pid(&self) -> Option<Pid> {
         let text = std::fs::read_to_string(self.folder.join("tidegate-data/engine/nats.pid")).ok()?;
         Pid::from_raw(text.trim().parse().ok()?)

@@ -266,7 +266,7 @@ impl Node {
     }
 
     pub(crate) fn records(&self) -> BTreeSet<u64> {
-        Folder::ALL.iter().flat_map(|folder| self.records_of(*folder)).collect()
+        Folder::LOGS.iter().flat_map(|folder| self.records_of(*folder)).collect()
     }
 
     fn records_of(&self, folder: Folder) -> BTreeSet<u64> {
@@ -280,8 +280,8 @@ impl Node {
     pub(crate) fn write(&mut self, folder: Folder, content: u32, now: Duration) -> Step {
         let mut step = Step::default();
         let version = match folder {
-            Folder::Store => 0,
             Folder::Space => self.version + 1,
+            _ => 0,
         };
         let record = u64::from(version) << 32 | u64::from(content);
         let Phase::Owns { files, is_ready: true, .. } = &mut self.phase else { return step };

@@ -245,6 +245,7 @@ mod tests {
             address: "a:1883".to_owned(),
             store: "/data/store".into(),
             space: "/data/space".into(),
+            access: Vec::new(),
         };
         (plan, engine)
     }

@@ -162,6 +162,7 @@ mod tests {
             address: String::new(),
             store: "store".into(),
             space: "space".into(),
+            access: Vec::new(),
         }
     }
 

@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidegate_cluster::limits::ADDRESS_BYTES_MAX;
-use tidegate_cluster::{ClusterName, NodeName};
+use tidegate_cluster::{ACCESS_FILES, ClusterName, NodeName};
 use tidegate_store::Durability;
 
-use super::{guard, space_dir, store_dir, unreadable};
+use super::{guard, space_dir, store_dir, unreadable, usual_password_file};
 use crate::config::cluster::{ClusterLabel, EngineWord, NodeLabel};
 use crate::config::keys::{KEYS, Options};
 use crate::config::setting::WholeNumber;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
+use crate::tokens::revoked_file;
 
 /// Copies that a cluster of three or more has, if nobody says otherwise.
 const USUAL_REPLICAS: usize = 3;
@@ -32,6 +33,8 @@ pub struct ClusterPlan {
     pub store: PathBuf,
     /// The folder of the smart space.
     pub space: PathBuf,
+    /// Users and rules, by their names in the lineage: taken from the node that served before.
+    pub access: Vec<(&'static str, PathBuf)>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -69,6 +72,11 @@ pub struct ManagedEngine {
 }
 
 impl ClusterPlan {
+    /// Whether another plan is of the same node and folders; which files say who may come in changes while it runs.
+    pub fn is_same_node(&self, other: &Self) -> bool {
+        Self { access: other.access.clone(), ..self.clone() } == *other
+    }
+
     /// What a managed engine's server is called.
     pub fn server_name(&self) -> String {
         format!("{}-{}", self.name, self.node)
@@ -135,10 +143,19 @@ pub fn plan(loaded: &Loaded) -> Result<Option<ClusterPlan>, Problems> {
     match node {
         Some(node) if problems.is_empty() => {
             let (ca, store, space) = (section.ca.clone(), store_dir(&loaded.options), space_dir(&loaded.options));
-            Ok(Some(ClusterPlan { name, node, engine, user, ca, replicas, address, store, space }))
+            let access = access(&loaded.options);
+            Ok(Some(ClusterPlan { name, node, engine, user, ca, replicas, address, store, space, access }))
         }
         _ => Err(Problems(problems)),
     }
+}
+
+/// Where users, rules of access and what was taken back of tokens are, here or as soon as there are any.
+fn access(options: &Options) -> Vec<(&'static str, PathBuf)> {
+    let security = &options.security;
+    let users = security.password_file.clone().unwrap_or_else(|| usual_password_file(options));
+    let files = [Some(users), security.acl_file.clone(), Some(revoked_file(options))];
+    ACCESS_FILES.into_iter().zip(files).filter_map(|(name, path)| Some((name, path?))).collect()
 }
 
 fn usual_address(options: &Options) -> String {
