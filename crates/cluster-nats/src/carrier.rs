@@ -3,22 +3,20 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use tidegate_cluster::limits::{LOOK_INTERVAL, PIECE_BYTES_MAX, RENEW_INTERVAL};
-use tidegate_cluster::{Copied, Ending, HandOver, Lease, NodeName, ReplicatedFiles, StreamWriter};
-use tidegate_store::FileId;
+use tidegate_cluster::{Copied, Ending, Folder, HandOver, Lease, NodeName, ReplicatedFiles, StreamWriter};
 use tidegate_store::disk::{Mirror, MirrorChange};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use crate::engine::{ClusterError, Engine};
-use crate::folder::Lack;
+use crate::folder::{Folders, Lack, is_of_log};
 use crate::follower::at;
-use crate::mirror::NatsMirror;
+use crate::mirror::{FolderMirror, NatsMirror};
 use crate::standby::{Membership, attend};
 
 /// The lineage of this node, for as long as nobody else carries it on.
@@ -108,7 +106,8 @@ impl Carrier {
         let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(run);
         let thread = thread.map_err(|source| ClusterError::Io { what: "cannot start a thread".to_owned(), source })?;
         let carrier = Self { mirror, epoch, handover, farewell, thread: Some(thread) };
-        let completed = attend(is_stopping, || {}, |told| carrier.complete(&membership.store, lacks, told));
+        let folders = Folders::new(membership);
+        let completed = attend(is_stopping, || {}, |told| carrier.complete(&folders, lacks, told));
         match completed {
             Ok(true) => Ok(Some(carrier)),
             Ok(false) => {
@@ -124,14 +123,14 @@ impl Carrier {
     }
 
     /// False if it was told to stop.
-    fn complete(&self, store: &Path, lacks: Vec<Lack>, told: &AtomicBool) -> io::Result<bool> {
+    fn complete(&self, folders: &Folders, lacks: Vec<Lack>, told: &AtomicBool) -> io::Result<bool> {
         let unfinished: Vec<String> = {
             let files = self.mirror.files();
-            files
-                .names()
-                .filter(|name| FileId::parse(name).is_none() && !store.join(name).exists())
-                .map(str::to_owned)
-                .collect()
+            let is_unfinished = |name: &&str| match folders.place(name) {
+                Some(own) => !is_of_log(name) && !own.exists(),
+                None => name.strip_suffix(".tmp").is_some(),
+            };
+            files.names().filter(is_unfinished).map(str::to_owned).collect()
         };
         for name in unfinished {
             self.mirror.push(MirrorChange::Remove(&name), true)?;
@@ -141,7 +140,8 @@ impl Carrier {
             if from.is_none() {
                 self.mirror.push(MirrorChange::Create(&name), false)?;
             }
-            let mut file = File::open(store.join(&name))?;
+            let Some(own) = folders.place(&name) else { continue };
+            let mut file = File::open(own)?;
             // It counts from now on: it has to be on the medium, which nobody knows of an end that a crash has left.
             file.sync_all()?;
             file.seek(SeekFrom::Start(from.unwrap_or(0)))?;
@@ -164,6 +164,28 @@ impl Carrier {
     /// What the store's disk is mirrored by.
     pub fn mirror(&self) -> Arc<dyn Mirror> {
         Arc::clone(&self.mirror) as Arc<dyn Mirror>
+    }
+
+    /// What the smart space's disk is mirrored by: the same stream, behind the same opening.
+    pub fn space_mirror(&self) -> Arc<dyn Mirror> {
+        Arc::new(FolderMirror { folder: Folder::Space, mirror: Arc::clone(&self.mirror) })
+    }
+
+    /// Brings one of the files that say who may come in to the stream, or that there is none; it is kept when this returns. `name` is
+    /// that of an [`AccessFile`](crate::AccessFile).
+    pub fn keep_access(&self, name: &str, content: Option<&[u8]>) -> io::Result<()> {
+        let access = FolderMirror { folder: Folder::Access, mirror: Arc::clone(&self.mirror) };
+        let number = match content {
+            Some(bytes) => {
+                // Whole, or as it was.
+                let draft = format!("{name}.tmp");
+                access.push(MirrorChange::Create(&draft), false)?;
+                access.push(MirrorChange::Append(&draft, bytes), false)?;
+                access.push(MirrorChange::Rename(&draft, name), false)?
+            }
+            None => access.push(MirrorChange::Remove(name), false)?,
+        };
+        access.wait(number)
     }
 
     /// What waits for the engine, for whoever shows it.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod access;
 mod carrier;
 mod engine;
 mod folder;
@@ -9,6 +10,7 @@ mod mirror;
 mod standby;
 mod view;
 
+pub use access::AccessFile;
 pub use carrier::{Carrier, Lag};
 pub use engine::{ClusterError, EngineOptions, EngineUser};
 pub use standby::{Membership, News, stand_by};

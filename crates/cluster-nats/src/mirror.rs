@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::limits::{HOLD, QUEUE_BYTES_CALM};
-use tidegate_cluster::{Ending, Refusal, ReplicatedFiles, WriterAct};
+use tidegate_cluster::limits::{HOLD, PIECE_BYTES_MAX, QUEUE_BYTES_CALM};
+use tidegate_cluster::{Ending, Folder, Refusal, ReplicatedFiles, WriterAct};
 use tidegate_store::disk::{Mirror, MirrorChange};
 use tokio::sync::Notify;
 
@@ -199,6 +199,40 @@ impl Mirror for NatsMirror {
         let confirmed = self.confirmed.load(Ordering::Relaxed);
         let is_fresh = self.now() < Duration::from_millis(confirmed) + HOLD;
         confirmed > 0 && is_fresh && !self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// The mirror of another folder than the store's, in the same stream. What is long goes in pieces, each when the queue is calm: a
+/// commit of the store stands behind [`QUEUE_BYTES_CALM`] and a piece at most, however much is changed in here at once.
+#[derive(Debug)]
+pub(crate) struct FolderMirror {
+    pub(crate) folder: Folder,
+    pub(crate) mirror: Arc<NatsMirror>,
+}
+
+impl Mirror for FolderMirror {
+    fn push(&self, change: MirrorChange<'_>, _: bool) -> io::Result<u64> {
+        let name = |inside: &str| self.folder.name(inside);
+        let push = |change: MirrorChange<'_>| self.mirror.push(change, false);
+        match change {
+            MirrorChange::Create(file) => push(MirrorChange::Create(&name(file))),
+            MirrorChange::Append(file, bytes) => {
+                let (file, mut pieces) = (name(file), bytes.chunks(PIECE_BYTES_MAX));
+                let first = push(MirrorChange::Append(&file, pieces.next().unwrap_or_default()))?;
+                pieces.try_fold(first, |_, piece| push(MirrorChange::Append(&file, piece)))
+            }
+            MirrorChange::Truncate(file, size) => push(MirrorChange::Truncate(&name(file), size)),
+            MirrorChange::Rename(from, to) => push(MirrorChange::Rename(&name(from), &name(to))),
+            MirrorChange::Remove(file) => push(MirrorChange::Remove(&name(file))),
+        }
+    }
+
+    fn wait(&self, number: u64) -> io::Result<()> {
+        self.mirror.wait(number)
+    }
+
+    fn holds(&self) -> bool {
+        self.mirror.holds()
     }
 }
 

@@ -11,6 +11,7 @@ use tidegate_cluster::limits::LOOK_INTERVAL;
 use tidegate_cluster::{Ending, HandOver, NodeName, Note, Opening, Verdict, judge};
 use tokio::time::MissedTickBehavior;
 
+use crate::access::AccessFile;
 use crate::carrier::Carrier;
 use crate::engine::{ClusterError, Engine, EngineOptions, unanswered};
 use crate::folder::Folders;
@@ -41,6 +42,10 @@ pub struct Membership {
     pub address: String,
     /// The folder of its store. Beside it are `NAME.following` and `NAME.before`.
     pub store: PathBuf,
+    /// The folder of its smart space, on the same file system. Beside it is `NAME.before`.
+    pub space: PathBuf,
+    /// Users and rules: taken over with the log.
+    pub access: Vec<AccessFile>,
 }
 
 /// What an operator may want to know meanwhile.
@@ -62,6 +67,8 @@ pub enum News {
         /// Messages of the stream that are not here yet.
         behind: u64,
     },
+    /// A file of users or rules cannot be replaced by the cluster's.
+    AccessStays(String),
     /// The lineage is this node's from this epoch on; what is there is being read.
     TakesOver {
         /// The epoch.
@@ -69,7 +76,7 @@ pub enum News {
     },
 }
 
-/// Waits until the lineage is this node's, and makes its store's folder what counts. None if `is_stopping` said so before;
+/// Waits until the lineage is this node's, and makes its folders what counts. None if `is_stopping` said so before;
 /// `on_end` is called when the lineage is another's.
 pub fn stand_by(
     membership: &Membership,
@@ -79,7 +86,7 @@ pub fn stand_by(
 ) -> Result<Option<Carrier>, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| ClusterError::Io { what: "cannot start".to_owned(), source })?;
-    let folders = Folders::new(&membership.store);
+    let folders = Folders::new(membership);
     let Some(mut turn) = runtime.block_on(wait_for_turn(membership, &folders, say, is_stopping))? else {
         return Ok(None);
     };
@@ -97,8 +104,10 @@ pub fn stand_by(
         let copied = follower.finish()?;
         let Opening { incarnation, cluster, node } = opening;
         let note = Note { cluster, epoch: handover.epoch, incarnation, node };
-        let lacks = folders.settle(verdict, &copied, &note)?;
-        Ok((copied, lacks, handover, told.load(Ordering::Relaxed)))
+        // Told when this thread is done: whoever hears it is another's.
+        let news = std::cell::RefCell::new(Vec::new());
+        let lacks = folders.settle(verdict, &copied, &note, &|said| news.borrow_mut().push(said))?;
+        Ok((copied, lacks, handover, news.into_inner(), told.load(Ordering::Relaxed)))
     };
     let say_that_it_lives = || {
         runtime.block_on(async {
@@ -107,7 +116,8 @@ pub fn stand_by(
         });
     };
     let settled = attend(is_stopping, say_that_it_lives, settle);
-    let (copied, lacks, handover, is_told) = settled?;
+    let (copied, lacks, handover, news, is_told) = settled?;
+    news.into_iter().for_each(say);
     if is_told {
         runtime.block_on(sign.leave(&engine));
         return Ok(None);

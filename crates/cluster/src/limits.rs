@@ -14,9 +14,9 @@ pub const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const QUEUE_OPS_MAX: usize = 4096;
 /// What may wait before whoever is in no hurry (a compaction) has to: a commit stands behind it in the queue.
 pub const QUEUE_BYTES_CALM: usize = 2 * 1024 * 1024;
-/// Files of a store; a table of them has to fit into a message. At 64 MiB a segment this is half a terabyte.
+/// Files of all folders; a table of them has to fit into a message. At 64 MiB a segment this is half a terabyte.
 pub const FILES_MAX: usize = 8192;
-/// Bytes of a file's name; the longest of the store has 28.
+/// Bytes of a file's name with its folder; the longest has 34.
 pub const FILE_NAME_BYTES_MAX: usize = 40;
 /// Changes of names between two tables: so many small messages are read again by whoever starts.
 pub const NAMES_BETWEEN_TABLES: u64 = 64;

@@ -18,6 +18,7 @@ use tidegate_broker::store_link::{Opening, Restored};
 use tidegate_broker::{Broker, ListenerReport};
 use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
+use tidegate_store::disk::Mirror;
 use tracing::{info, warn};
 
 use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
@@ -125,6 +126,8 @@ pub struct Seat {
     pub is_lost: Arc<AtomicBool>,
     /// The node, for whoever asks.
     pub report: Arc<dyn Fn() -> ClusterReport + Send + Sync>,
+    /// Where the smart space is kept besides.
+    pub space: Arc<dyn Mirror>,
 }
 
 impl std::fmt::Debug for Seat {

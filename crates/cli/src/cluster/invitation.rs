@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 const NODES_MAX: usize = 7;
 /// Of two, neither knows whether the other is gone.
 const NODES_MIN: usize = 3;
+/// Where the smart space is asked, if nobody says otherwise.
+const HTTP_PORT: u16 = 7878;
 /// Where the engines of other nodes listen, if nobody says otherwise.
 const ROUTES_PORT: u16 = 6222;
 
@@ -32,9 +34,10 @@ pub(super) struct Invitation {
 pub(super) struct InvitedNode {
     pub(super) name: String,
     pub(super) host: String,
-    /// Ports of MQTT, the admin API, the engine for the node, the engine for the others.
+    /// Ports of MQTT, the admin API, SPARQL over HTTP, the engine for the node, the engine for the others.
     pub(super) mqtt: u16,
     pub(super) admin: u16,
+    pub(super) http: u16,
     pub(super) engine: u16,
     pub(super) routes: u16,
 }
@@ -61,6 +64,7 @@ impl Invitation {
                 host: host.to_owned(),
                 mqtt: 1883 + offset,
                 admin: 18830 + offset,
+                http: HTTP_PORT + offset,
                 engine: 4222 + offset,
                 routes: port.unwrap_or(ROUTES_PORT + offset),
             });
@@ -83,7 +87,7 @@ impl Invitation {
         let node = |node: &InvitedNode| {
             json!({
                 "name": node.name, "host": node.host,
-                "mqtt": node.mqtt, "admin": node.admin, "engine": node.engine, "routes": node.routes,
+                "mqtt": node.mqtt, "admin": node.admin, "http": node.http, "engine": node.engine, "routes": node.routes,
             })
         };
         let nodes: Vec<Value> = self.nodes.iter().map(node).collect();
@@ -119,6 +123,8 @@ impl Invitation {
                 host: word(&field("host"), &node["host"], is_host)?,
                 mqtt: port("mqtt")?,
                 admin: port("admin")?,
+                // One of a release that did not copy the smart space has none.
+                http: if node["http"].is_null() { HTTP_PORT } else { port("http")? },
                 engine: port("engine")?,
                 routes: port("routes")?,
             });
@@ -136,7 +142,8 @@ impl Invitation {
         let _ = writeln!(text, "[listeners]\nmqtt = \"{any}:{}\"\nadmin = \"127.0.0.1:{}\"", node.mqtt, node.admin);
         if is_shared {
             // Other nodes of this machine have the usual ports.
-            for door in ["ws", "coap", "sn", "http_topics", "amqp"] {
+            let _ = writeln!(text, "http = \"127.0.0.1:{}\"", node.http);
+            for door in ["ws", "coap", "sn", "http_topics", "amqp", "ssap"] {
                 let _ = writeln!(text, "{door} = \"off\"");
             }
         }
@@ -224,6 +231,8 @@ mod tests {
         let made = invitation("a=10.0.0.1, b=10.0.0.2,c=c.example:7222").unwrap();
         assert!(Invitation::parse(&made.text()).unwrap() == made);
         assert_eq!(made.node("c").unwrap().routes, 7222);
+        let old = Invitation::parse(&made.text().replace("\"http\": 7878,", "")).unwrap();
+        assert!(old == made, "one of a release that did not copy the smart space");
         assert!(made.node("d").unwrap_err().to_string().contains("there are a, b, c"));
         for wrong in ["", "{}", "{\"tidegate_cluster\": 2}"] {
             assert!(Invitation::parse(wrong).is_err(), "{wrong}");
@@ -272,12 +281,13 @@ mod tests {
         let made = invitation("a=127.0.0.1,b=127.0.0.1,c=127.0.0.1").unwrap();
         let text = made.configuration(made.node("c").unwrap());
         assert!(text.contains("mqtt = \"127.0.0.1:1885\"") && text.contains("ws = \"off\""), "{text}");
+        assert!(text.contains("http = \"127.0.0.1:7880\"") && text.contains("ssap = \"off\""), "{text}");
         assert!(text.contains("engine_routes = \"127.0.0.1:6224\""), "{text}");
         assert!(text.contains("peers = [\"127.0.0.1:6222\", \"127.0.0.1:6223\", \"127.0.0.1:6224\"]"), "{text}");
         assert!(!text.contains("secret"), "{text}");
         let apart = invitation("a=10.0.0.1,b=10.0.0.2,c=10.0.0.3").unwrap();
         let text = apart.configuration(apart.node("b").unwrap());
         assert!(text.contains("mqtt = \"0.0.0.0:1883\"") && text.contains("address = \"10.0.0.2:1883\""), "{text}");
-        assert!(!text.contains("ws ="), "{text}");
+        assert!(!text.contains("ws =") && !text.contains("http ="), "{text}");
     }
 }

@@ -3,6 +3,8 @@
 #[cfg(feature = "cluster")]
 mod demo;
 mod invitation;
+#[cfg(feature = "cluster")]
+mod triples;
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -78,7 +80,7 @@ fn next(node: &InvitedNode, folder: &Path) -> String {
     let users = if is_this_machine(&node.host) {
         String::new()
     } else {
-        format!("  tidegate user add NAME -c {config}   (the same users on every node)\n")
+        format!("  tidegate user add NAME -c {config}   (one on every node; later changes at the one that serves)\n")
     };
     format!("Then, here:\n{users}  tidegate -c {config}\n  tidegate cluster status -c {config}\n")
 }

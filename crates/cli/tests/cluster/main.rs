@@ -8,6 +8,8 @@
 #[path = "../../../broker/tests/simulation/client.rs"]
 mod client;
 mod nodes;
+mod space;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};

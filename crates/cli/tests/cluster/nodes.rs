@@ -35,6 +35,7 @@ pub(crate) struct Node {
     folder: PathBuf,
     pub(crate) mqtt: u16,
     pub(crate) admin: u16,
+    pub(crate) http: u16,
     child: Option<Child>,
 }
 
@@ -48,6 +49,11 @@ impl Node {
 
     pub(crate) fn config(&self) -> PathBuf {
         self.folder.join("tidegate.toml")
+    }
+
+    /// Its data folder.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.join("tidegate-data")
     }
 
     pub(crate) fn engine_pid(&self) -> Option<Pid> {
@@ -128,6 +134,11 @@ static TURN: Mutex<()> = Mutex::new(());
 impl Nodes {
     /// None where there is no engine.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with("")
+    }
+
+    /// The same with more in the configuration of each.
+    pub(crate) fn start_with(more: &str) -> Option<Self> {
         let engine = engine()?;
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
@@ -138,7 +149,7 @@ impl Nodes {
         // Held until all are chosen, or one might be chosen twice.
         let mut held = Vec::new();
         for node in made["nodes"].as_array_mut().unwrap() {
-            for port in ["mqtt", "admin", "engine", "routes"] {
+            for port in ["mqtt", "admin", "http", "engine", "routes"] {
                 let socket = TcpListener::bind("127.0.0.1:0").unwrap();
                 node[port] = socket.local_addr().unwrap().port().into();
                 held.push(socket);
@@ -152,9 +163,10 @@ impl Nodes {
             run(&["cluster", "join", &at("made/plant.invite"), "--node", &name, "--folder", &at(&name)]);
             let config = to.join("tidegate.toml");
             let text = std::fs::read_to_string(&config).unwrap();
-            std::fs::write(&config, format!("{text}engine_program = {engine:?}\n[log]\nlevel = \"info\"\n")).unwrap();
+            std::fs::write(&config, format!("{text}engine_program = {engine:?}\n[log]\nlevel = \"info\"\n{more}"))
+                .unwrap();
             let port = |name: &str| u16::try_from(node[name].as_u64().unwrap()).unwrap();
-            Node { name, folder: to, mqtt: port("mqtt"), admin: port("admin"), child: None }
+            Node { name, folder: to, mqtt: port("mqtt"), admin: port("admin"), http: port("http"), child: None }
         };
         let mut list: Vec<Node> = made["nodes"].as_array().unwrap().iter().map(join).collect();
         for node in &mut list {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a step that cannot be done has failed the test")]
 
 mod server;
+mod space;
 mod wire;
 
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use server::Server;
 use tidegate_cluster::limits::LEASE;
 use tidegate_cluster::{Ending, HandOver, Reason};
-use tidegate_cluster_nats::{Carrier, ClusterError, EngineOptions, EngineUser, Membership, News, look, stand_by};
+use tidegate_cluster_nats::{
+    AccessFile, Carrier, ClusterError, EngineOptions, EngineUser, Membership, News, look, stand_by,
+};
 use tidegate_store::disk::{Disk, FsDisk, MirroredDisk};
 use tidegate_store::{Log, LogOptions, RawRecord, RecordBatch};
 use wire::Wire;
@@ -34,8 +37,10 @@ fn member(server: &Server, node: &str, store: &Path) -> Membership {
         replicas: 1,
         beside: None,
     };
-    let address = format!("{node}.example:1883");
-    Membership { engine, node: node.parse().unwrap(), incarnation: incarnation(), address, store: store.to_path_buf() }
+    let (address, space) = (format!("{node}.example:1883"), store.with_file_name("space"));
+    let (node, incarnation) = (node.parse().unwrap(), incarnation());
+    let access = vec![AccessFile { name: "users", path: store.with_file_name("users") }];
+    Membership { engine, node, incarnation, address, store: store.to_path_buf(), space, access }
 }
 
 fn carry(membership: &Membership) -> Carrier {
@@ -324,4 +329,37 @@ fn what_no_waiting_mends_is_said_in_words() {
     let said = news.lock().unwrap();
     let [News::Unreachable(words)] = &said[..] else { panic!("{said:?}") };
     assert!(words.contains("no engine answers at nats://127.0.0.1:1"), "{words}");
+}
+
+#[test]
+fn users_of_the_node_that_serves_are_the_next_ones() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (a, b) = (at("a/store"), at("b/store"));
+    std::fs::create_dir(at("b")).unwrap();
+    std::fs::write(at("b/users"), "of b").unwrap();
+    let first = carry(&member(&server, "a", &a));
+    for text in ["ann", "ann\nbob"] {
+        first.keep_access("users", Some(text.as_bytes())).unwrap();
+    }
+    first.leave();
+    let second = carry(&member(&server, "b", &b));
+    // Nothing of the log was written, but this was: the next one does not go on with its own.
+    assert_eq!(std::fs::read_to_string(at("b/users")).unwrap(), "ann\nbob");
+    assert_eq!(std::fs::read_to_string(at("b/users.before")).unwrap(), "of b");
+    assert!(!at("b/store/access").exists());
+    second.keep_access("users", None).unwrap();
+    second.leave();
+    // Of a file that the last owner did not have, everybody keeps the own one.
+    std::fs::write(at("a/users"), "of a").unwrap();
+    let third = carry(&member(&server, "a", &a));
+    assert_eq!(std::fs::read_to_string(at("a/users")).unwrap(), "of a");
+    third.keep_access("users", Some(b"of a")).unwrap();
+    third.leave();
+    // Who goes on with its own folder has the newest: they may have been changed while it was down.
+    std::fs::write(at("a/users"), "changed while nobody served").unwrap();
+    let again = carry(&member(&server, "a", &a));
+    assert_eq!(std::fs::read_to_string(at("a/users")).unwrap(), "changed while nobody served");
+    again.leave();
 }

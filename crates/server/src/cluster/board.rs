@@ -78,6 +78,7 @@ impl ClusterBoard {
                     (report.role, report.trouble) = (ClusterRole::Standby, None);
                 }
             }
+            News::AccessStays(words) => warn!(event = "access_stays", "{words}"),
             News::TakesOver { epoch } => {
                 info!(event = "cluster_takeover", epoch, "the log is this node's; what is there is being read");
                 (report.role, report.epoch, report.trouble) = (ClusterRole::TakingOver, epoch, None);

@@ -298,6 +298,8 @@ mod tests {
             replicas: peers.len().max(1),
             address: "a:1883".to_owned(),
             store: "/data/store".into(),
+            space: "/data/space".into(),
+            access: Vec::new(),
         };
         (plan, engine)
     }

@@ -4,6 +4,7 @@
 //! One node serves at a time. What its store writes is kept by the engine, too, before anybody is told (`tidegate-cluster-nats`); who may
 //! write is decided by the engine's order of messages, so a node that was asleep acknowledges nothing when it wakes.
 
+mod access;
 mod board;
 mod door;
 pub mod managed;
@@ -11,6 +12,7 @@ pub mod status;
 pub mod why;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tidegate_cluster::{NodeName, next_incarnation};
 use tidegate_cluster_nats::{
-    Carrier, ClusterError, ClusterView, Ending, EngineOptions, EngineUser, Membership, News, stand_by,
+    AccessFile, Carrier, ClusterError, ClusterView, Ending, EngineOptions, EngineUser, Membership, News, stand_by,
 };
 use tracing::{error, info, warn};
 
@@ -64,7 +66,12 @@ pub(crate) fn run(process: &mut Process, ready: Ready, plan: &ClusterPlan) -> Re
                 return Err(error);
             }
         };
-        let served = serve_as_owner(process, fresh, &board, &carrier, &is_lost);
+        let is_over = AtomicBool::new(false);
+        let served = std::thread::scope(|scope| {
+            scope.spawn(|| access::copy(&access_files(plan), &carrier, &is_over));
+            let _over = access::OnDrop(&is_over);
+            serve_as_owner(process, fresh, &board, &carrier, &is_lost)
+        });
         let (ending, epoch) = (carrier.ending(), carrier.epoch());
         // In good order or not: others need not wait for this process.
         carrier.leave();
@@ -107,7 +114,9 @@ fn wait_for_successor(plan: &ClusterPlan, epoch: u64) {
 /// or folder: the log that was taken over is this one's.
 fn configuration(sources: &Sources, before: Option<Ready>, plan: &ClusterPlan) -> Result<Ready> {
     match (prepare(sources), before) {
-        (Ok(fresh), _) if plan::cluster::plan(&fresh.loaded)?.as_ref() == Some(plan) => Ok(fresh),
+        (Ok(fresh), _) if plan::cluster::plan(&fresh.loaded)?.is_some_and(|fresh| fresh.is_same_node(plan)) => {
+            Ok(fresh)
+        }
         (Ok(_), Some(before)) => {
             error!(event = "reload_failed", "[cluster] or the folder of the store has changed: that needs a restart");
             Ok(before)
@@ -132,7 +141,8 @@ fn serve_as_owner(
     ready.config.mirror = Some(carrier.mirror());
     board.serves(carrier);
     let reporting = Arc::clone(board);
-    let seat = Seat { is_lost: Arc::clone(is_lost), report: Arc::new(move || reporting.report()) };
+    let report = Arc::new(move || reporting.report());
+    let seat = Seat { is_lost: Arc::clone(is_lost), report, space: carrier.space_mirror() };
     serve(process, ready, Some(&seat))
 }
 
@@ -217,7 +227,15 @@ fn membership(plan: &ClusterPlan, incarnation: u64) -> Result<Membership> {
         incarnation,
         address: plan.address.clone(),
         store: plan.store.clone(),
+        space: plan.space.clone(),
+        access: access_files(plan),
     })
+}
+
+/// What says who may come in, where it is on this node.
+fn access_files(plan: &ClusterPlan) -> Vec<AccessFile> {
+    let file = |(name, path): &(&'static str, PathBuf)| AccessFile { name, path: path.clone() };
+    plan.access.iter().map(file).collect()
 }
 
 /// The cluster, as its engine knows it.

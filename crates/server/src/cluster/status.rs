@@ -49,9 +49,10 @@ pub fn text(view: &ClusterView, plan: &ClusterPlan) -> String {
     } else {
         format!("{copies} of {} copies current", plan.replicas)
     };
+    let of_space = view.space_messages.map(|count| format!(" ({count} of the smart space)")).unwrap_or_default();
     let _ = writeln!(
         text,
-        "cluster {}  epoch {epoch}  log {} messages, {} KiB, {of_copies}",
+        "cluster {}  epoch {epoch}  log {} messages{of_space}, {} KiB, {of_copies}",
         plan.name,
         view.messages,
         view.bytes / 1024
@@ -93,6 +94,7 @@ pub fn json(view: &ClusterView, plan: &ClusterPlan) -> serde_json::Value {
         "nodes": view.nodes.iter().map(node).collect::<Vec<_>>(),
         "copies": view.copies.iter().map(copy).collect::<Vec<_>>(),
         "messages": view.messages,
+        "space_messages": view.space_messages,
         "bytes": view.bytes,
         "advice": advice(view),
     })
@@ -160,6 +162,8 @@ pub(super) mod tests {
             replicas: 3,
             address: String::new(),
             store: "store".into(),
+            space: "space".into(),
+            access: Vec::new(),
         }
     }
 
@@ -183,6 +187,7 @@ pub(super) mod tests {
             nodes,
             messages: 7,
             bytes: 4096,
+            space_messages: Some(3),
             copies,
             handovers: Vec::new(),
         }
@@ -193,7 +198,12 @@ pub(super) mod tests {
         let view = view(vec![node("a", 4, Some(1), false), node("b", 0, Some(2), false), node("c", 0, Some(0), false)]);
         assert!(is_well(&view));
         let text = text(&view, &plan());
-        assert!(text.starts_with("cluster plant  epoch 4  log 7 messages, 4 KiB, 3 of 3 copies current\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "cluster plant  epoch 4  log 7 messages (3 of the smart space), 4 KiB, 3 of 3 copies current\n"
+            ),
+            "{text}"
+        );
         assert!(text.contains("a                owner") && text.contains("b                standby"), "{text}");
     }
 

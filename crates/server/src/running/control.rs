@@ -61,6 +61,7 @@ impl ProcessControl for RunningProcess {
         match self.space.get().map(tidegate_space::SpaceHandle::condition) {
             Some(Condition::Restarting) => return Some("the smart space begins anew"),
             Some(Condition::Down) => return Some("the smart space is down"),
+            Some(Condition::Unsure) => return Some("the cluster's engine does not confirm this node"),
             Some(Condition::Serving) | None => {}
         }
         let space = self.space_store.get().and_then(|store| store.report()).map(|store| store.health);
