@@ -4,15 +4,11 @@
 import { h, set, card, number, span } from "./dom.js";
 import { get } from "./api.js";
 
-function list(rows) {
-  return h("table", {}, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "long" }, value)))));
-}
-
-// A card with a function that fills it; hidden until there is a cluster.
-export function clusterCard() {
+// A card with a function that fills it, with `list` for its rows; hidden until there is a cluster.
+export function clusterCard(list) {
   const badge = h("span"), words = h("div"), trouble = h("p", { class: "error", role: "alert" }, "");
   const element = card("Cluster", "c6", h("div", { class: "row head" }, badge), trouble, words,
-    h("p", { class: "quiet small" }, "All nodes: ", h("code", {}, "tidegate cluster status"), ". Why it is so: ", h("code", {}, "tidegate cluster why"), "."));
+    h("p", { class: "quiet small" }, "All nodes: ", h("code", {}, "tidegate cluster status"), " and ", h("code", {}, "why")));
   element.hidden = true;
   const ask = async () => {
     const { cluster } = await get("cluster");
@@ -25,8 +21,8 @@ export function clusterCard() {
       ["Has the log", `${cluster.owner ?? "nobody"}${cluster.owner_address === null ? "" : ` at ${cluster.owner_address}`}, epoch ${cluster.epoch}`],
       [`It is ${cluster.role} for`, cluster.since_s === null ? "–" : span(cluster.since_s)],
       ["Why", cluster.handover ?? "–"],
-      ["Not kept elsewhere yet", `${number(cluster.lag)} ${cluster.lag === 1 ? "change" : "changes"} of the log`],
-      ["This process", `took over ${number(cluster.takeovers)} ${cluster.takeovers === 1 ? "time" : "times"}, was overtaken ${number(cluster.fenced)}`],
+      ["Not kept elsewhere yet", `${number(cluster.lag)} changes of the log`],
+      ["This process", `took over ${number(cluster.takeovers)} times, was overtaken ${number(cluster.fenced)}`],
     ]));
   };
   return { element, ask };

@@ -50,7 +50,7 @@ function show(place, context) {
     { title: "From", kind: "mid", text: (row) => row.origin },
     { title: "Meaning", kind: "long", text: (row) => row.about + (row.needs_restart ? " (restart)" : "") },
   ], { look: "compact", empty: "No such setting." });
-  const access = usersCard(context), tokens = tokensCard(context), cluster = clusterCard();
+  const access = usersCard(context), tokens = tokensCard(context), cluster = clusterCard(list);
   for (const part of [access, tokens]) part.ask().catch((failure) => set(problem, failure.message));
   set(place, problem, h("div", { class: "grid" },
     card("The process", "c6", process, h("div", { class: "row" }, reload), note),

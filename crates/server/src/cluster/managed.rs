@@ -279,6 +279,7 @@ fn percent_encoded(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::plan::cluster::EnginePlan;
+    use std::os::unix::ffi::OsStringExt;
 
     fn plan(peers: &[&str], has_user: bool) -> (ClusterPlan, ManagedEngine) {
         let engine = ManagedEngine {
@@ -332,7 +333,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found.trim() == line), "{line}: {text}");
         }
-        use std::os::unix::ffi::OsStringExt;
         engine.folder = std::ffi::OsString::from_vec(b"/data/\xff".to_vec()).into();
         let refused = configuration(&plan, &engine).unwrap_err().to_string();
         assert!(
