@@ -58,6 +58,10 @@ pub struct ClusterReport {
     pub fenced: u64,
     /// What is wrong, in words.
     pub trouble: Option<String>,
+    /// How long it has had its role.
+    pub since_s: Option<u64>,
+    /// Why this node has the log, in words, if it has.
+    pub handover: Option<String>,
 }
 
 impl ClusterReport {
@@ -74,6 +78,8 @@ impl ClusterReport {
             "takeovers": self.takeovers,
             "fenced": self.fenced,
             "trouble": self.trouble,
+            "since_s": self.since_s,
+            "handover": self.handover,
         })
     }
 
@@ -127,11 +133,20 @@ mod tests {
             takeovers: 0,
             fenced: 1,
             trouble: None,
+            since_s: Some(7),
+            handover: None,
         };
-        assert_eq!(report.json()["role"], "standby");
+        assert_eq!((&report.json()["role"], &report.json()["since_s"]), (&json!("standby"), &json!(7)));
         let text = report.exposition();
         assert!(
             text.contains("tidegate_cluster_is_owner 0\n") && text.contains("tidegate_cluster_fenced_total 1\n"),
+            "{text}"
+        );
+        assert!(text.contains("tidegate_cluster_engine_up 1\n"), "{text}");
+        let cut_off = ClusterReport { role: ClusterRole::Owner, trouble: Some("no answer".into()), ..report };
+        let text = cut_off.exposition();
+        assert!(
+            text.contains("tidegate_cluster_engine_up 0\n") && text.contains("tidegate_cluster_is_owner 1\n"),
             "{text}"
         );
     }

@@ -24,6 +24,7 @@ files! {
     "chart.js" SCRIPT;
     "client.js" SCRIPT;
     "clients.js" SCRIPT;
+    "cluster.js" SCRIPT;
     "demo.js" SCRIPT;
     "drops.js" SCRIPT;
     "gauge.js" SCRIPT;

@@ -1,5 +1,6 @@
 import { h, set, card, number, bytes, span, stateBadge, Table } from "./dom.js";
 import { get, send, repeat } from "./api.js";
+import { clusterCard } from "./cluster.js";
 import { tokensCard } from "./tokens.js";
 import { usersCard } from "./users.js";
 
@@ -49,13 +50,13 @@ function show(place, context) {
     { title: "From", kind: "mid", text: (row) => row.origin },
     { title: "Meaning", kind: "long", text: (row) => row.about + (row.needs_restart ? " (restart)" : "") },
   ], { look: "compact", empty: "No such setting." });
-  const access = usersCard(context), tokens = tokensCard(context);
+  const access = usersCard(context), tokens = tokensCard(context), cluster = clusterCard(list);
   for (const part of [access, tokens]) part.ask().catch((failure) => set(problem, failure.message));
   set(place, problem, h("div", { class: "grid" },
     card("The process", "c6", process, h("div", { class: "row" }, reload), note),
     card("Memory", "c6", bar, memory),
     card("Store", "c6", store), card("Sync times", "c6", syncs.element),
-    card("Listeners", "c6", doors.element), card("Certificates", "c6", certificates.element),
+    cluster.element, card("Listeners", "c6", doors.element), card("Certificates", "c6", certificates.element),
     access.element, tokens.element,
     card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element)));
   let all = [];
@@ -91,6 +92,7 @@ function show(place, context) {
     }
     doors.update(answer.listeners, (row) => row.name);
     certificates.update(answer.certificates, (row) => `${row.listener} ${row.subject}`);
+    await cluster.ask();
   }, (failure) => set(problem, failure ? failure.message : ""));
 }
 

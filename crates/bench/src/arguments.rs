@@ -33,6 +33,8 @@ Groups:
   amqp             what a message over AMQP 1.0 costs in and out, beside RabbitMQ's plugin; a minute, and not
                    among the others
   sn               what a message over MQTT-SN costs, beside the same over MQTT; 20 seconds, not among the others
+  cluster          three nodes with engines beside one alone: the share of its rate, PUBACK p50/p99; and how
+                   long a session is away when the owner is killed or stopped; 4 minutes, and not among the others
   doors            what MQTT pays for the other doors: all of them listening, beside MQTT alone, in turns; a
                    minute and a half, and not among the others
   guard            a flood towards a slow receiver of mosquitto's, alone and through a guard; what a pair

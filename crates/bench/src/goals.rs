@@ -118,6 +118,19 @@ pub(super) fn ratio_line(what: &str, ratio: f64, most: f64) -> String {
     format!("goal: {what} ≤ {most} times: {ratio:.2} times, {word}")
 }
 
+/// A share of something, at least.
+pub(super) fn share_line(what: &str, share: f64, least: f64) -> String {
+    let word = if share >= least { "met" } else { "missed" };
+    format!("goal: {what} ≥ {:.0} %: {:.0} %, {word}", least * 100.0, share * 100.0)
+}
+
+/// So many of a unit at most.
+pub(super) fn most_line(what: &str, figure: f64, most: f64, unit: &str) -> String {
+    let word = if figure <= most { "met" } else { "missed" };
+    let figure = if figure.fract() == 0.0 { format!("{figure:.0}") } else { format!("{figure:.2}") };
+    format!("goal: {what} ≤ {most} {unit}: {figure} {unit}, {word}")
+}
+
 fn of_role(entries: &[ReportEntry], role: BrokerRole) -> Option<&CaseOutcome> {
     entries.iter().find(|entry| entry.role == role)?.outcome.as_ref().ok()
 }

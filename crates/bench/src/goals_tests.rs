@@ -19,6 +19,7 @@ fn figures(cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> TrafficOutcome {
         p50_us,
         p99_us,
         p999_us: p99_us,
+        ack_us: None,
         faults: Faults::default(),
         reasons: None,
     }

@@ -11,6 +11,7 @@ mod beats;
 mod bridge;
 mod cases;
 mod clients;
+mod cluster;
 mod coap;
 mod connection;
 mod doors;
@@ -206,6 +207,9 @@ fn run(args: &BenchArgs) -> Result<u8> {
     }
     if args.groups == ["bridge"] {
         return bridge::run(args);
+    }
+    if args.groups == ["cluster"] {
+        return cluster::run(args);
     }
     if args.groups == ["sink"] {
         return sink::run(args);

@@ -158,6 +158,8 @@ pub(super) fn traffic(
         p50_us: micros(tally, 0.5),
         p99_us: micros(tally, 0.99),
         p999_us: micros(tally, 0.999),
+        ack_us: (tally.acks.total() > 0)
+            .then(|| [0.5, 0.99].map(|share| tally.acks.quantile(share) as f64 / 1e3).into()),
         faults,
         reasons,
     })

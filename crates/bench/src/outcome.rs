@@ -63,6 +63,8 @@ pub(super) struct TrafficOutcome {
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     pub(super) p999_us: f64,
+    /// From sending to the acknowledgement, p50 and p99, of publishers that have one message under way.
+    pub(super) ack_us: Option<(f64, f64)>,
     pub(super) faults: Faults,
     /// Why messages were lost, if some were and the broker says so.
     pub(super) reasons: Option<String>,

@@ -32,6 +32,8 @@ pub(super) struct GeneratorPublisher {
     /// Messages that were handed to the socket's buffer; also the next sequence number.
     pub(super) sent: u64,
     pub(super) acked: u64,
+    /// When the last message was given to the socket's buffer.
+    pub(super) sent_ns: u64,
     packet_id: NonZeroU16,
     /// Deliveries that are no longer waited for.
     forgiven: u64,
@@ -43,7 +45,18 @@ pub(super) struct GeneratorPublisher {
 impl GeneratorPublisher {
     pub(super) fn new(flow: usize, stream: usize, template: PublishTemplate) -> Self {
         let packet_id = NonZeroU16::MAX;
-        Self { flow, stream, template, sent: 0, acked: 0, packet_id, forgiven: 0, progress: (0, 0), stalls: 0 }
+        Self {
+            flow,
+            stream,
+            template,
+            sent: 0,
+            acked: 0,
+            sent_ns: 0,
+            packet_id,
+            forgiven: 0,
+            progress: (0, 0),
+            stalls: 0,
+        }
     }
 
     /// Judges by acknowledgements and, with a window, by deliveries.
@@ -82,6 +95,7 @@ impl GeneratorPublisher {
         self.packet_id = self.packet_id.checked_add(1).unwrap_or(NonZeroU16::MIN);
         self.template.emit(out, self.packet_id, time_ns, self.sent);
         self.sent += 1;
+        self.sent_ns = time_ns;
     }
 }
 

@@ -7,6 +7,7 @@ use tidegate_wire_mqtt::{
     Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, Peer, Publish, QoS, ReasonCode, decode,
 };
 
+use super::cases::PublishPace;
 use super::clients::ReadSpeed;
 use super::connection::{BytesRead, ConnectState};
 use super::engine::{ClientActivity, Engine, GeneratorSubscriber, Greeting};
@@ -258,6 +259,10 @@ impl Engine {
                 {
                     // A broker that acknowledges twice must not make the count negative.
                     publisher.acked = publisher.sent.min(publisher.acked + 1);
+                    if self.is_measuring && self.flows[publisher.flow].pace == PublishPace::OneByOne {
+                        let took = self.clock.now_ns().saturating_sub(publisher.sent_ns);
+                        self.tallies[publisher.flow].acks.record(took);
+                    }
                 }
             }
         }

@@ -12,6 +12,7 @@ fn entry(broker: &str, cost: Option<f64>, faults: Faults) -> ReportEntry {
         p50_us: 90.0,
         p99_us: 200.4,
         p999_us: 300.0,
+        ack_us: None,
         faults,
         reasons: None,
     };

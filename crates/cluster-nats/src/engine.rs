@@ -1,6 +1,8 @@
 //! The engine: a connection, the stream of one lineage, and the bucket of leases. Each call is one question; what the answer
 //! means is decided in `tidegate-cluster`.
 
+mod near;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +19,9 @@ use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use bytes::Bytes;
 use tidegate_cluster::limits::ADDRESS_BYTES_MAX;
-use tidegate_cluster::{Answer, ClusterName, DiskOp, Entry, Lease, NodeName, Opening, ProbeAnswer, Subject, Subjects};
+use tidegate_cluster::{
+    Answer, ClusterName, DiskOp, Entry, HandOver, Lease, NodeName, Opening, ProbeAnswer, Subject, Subjects,
+};
 
 /// How long one question may take. An election of the engine takes 4 to 9 s; a question within it is asked again.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -136,26 +140,44 @@ impl Engine {
         Ok(Self { client, context, stream, bucket, subjects })
     }
 
-    /// Publishes an operation at its place.
-    pub(crate) async fn publish(&self, subject: Subject, message: Bytes, expected_last: u64) -> Answer {
+    /// Publishes an operation at its place; with the engine's words if it will not have it, as when its disk is full.
+    pub(crate) async fn publish(
+        &self,
+        subject: Subject,
+        message: Bytes,
+        expected_last: u64,
+    ) -> (Answer, Option<String>) {
         self.send(subject, message, NATS_EXPECTED_LAST_SEQUENCE, expected_last).await
     }
 
     /// Publishes an opening behind the one that was seen.
     pub(crate) async fn open(&self, message: Bytes, behind: u64) -> Answer {
-        self.send(Subject::Owner, message, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, behind).await
+        self.send(Subject::Owner, message, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, behind).await.0
     }
 
-    async fn send(&self, subject: Subject, message: Bytes, condition: HeaderName, expected: u64) -> Answer {
+    async fn send(
+        &self,
+        subject: Subject,
+        message: Bytes,
+        condition: HeaderName,
+        expected: u64,
+    ) -> (Answer, Option<String>) {
         let mut headers = HeaderMap::new();
         headers.insert(condition, expected.to_string());
         headers.insert(NATS_EXPECTED_STREAM, self.subjects.stream());
         let text = self.subjects.text(subject);
-        let Ok(sent) = self.context.publish_with_headers(text, headers, message).await else { return Answer::Maybe };
+        let sent = match self.context.publish_with_headers(text, headers, message).await {
+            Ok(sent) => sent,
+            Err(error) => return (Answer::Maybe, Some(error.to_string())),
+        };
         match tokio::time::timeout(ANSWER_MAX, sent.into_future()).await {
-            Ok(Ok(ack)) => Answer::Kept(ack.sequence),
-            Ok(Err(error)) if error.kind() == PublishErrorKind::WrongLastSequence => Answer::WrongLast,
-            _ => Answer::Maybe,
+            Ok(Ok(ack)) => (Answer::Kept(ack.sequence), None),
+            Ok(Err(error)) => match error.kind() {
+                PublishErrorKind::WrongLastSequence => (Answer::WrongLast, None),
+                PublishErrorKind::TimedOut => (Answer::Maybe, None),
+                _ => (Answer::Maybe, Some(error.to_string())),
+            },
+            Err(_) => (Answer::Maybe, None),
         }
     }
 
@@ -192,21 +214,6 @@ impl Engine {
         ClusterError::Refused(format!("the stream {} cannot be used: {words}", self.subjects.stream()))
     }
 
-    /// Lets the server beside this node lead: then its writes take one way less, and another server that ends does not hold them up for an
-    /// election. What does not work is no harm.
-    pub(crate) async fn bring_near(&self, server: &str) {
-        for stream in [&self.stream, &self.bucket.stream] {
-            let Ok(Ok(info)) = tokio::time::timeout(ANSWER_MAX, stream.get_info()).await else { continue };
-            let leader = info.cluster.and_then(|cluster| cluster.leader);
-            if leader.is_none_or(|leader| leader == server) {
-                continue;
-            }
-            let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.{}", info.config.name);
-            let wish = format!("{{\"placement\":{{\"preferred\":\"{server}\"}}}}");
-            let _ = tokio::time::timeout(ANSWER_MAX, self.client.request(subject, wish.into())).await;
-        }
-    }
-
     /// Throws away what nobody needs; whether it was done.
     pub(crate) async fn purge(&self, subject: Subject, below: Option<u64>) -> bool {
         let purge = self.stream.purge().filter(self.subjects.text(subject));
@@ -230,16 +237,27 @@ impl Engine {
         self.bucket.put(node.as_str(), text.into()).await.is_ok()
     }
 
-    /// What these nodes have said last; those that said nothing are left out.
+    /// Notes why this lineage went from one node to another, in front of what is noted already; whether it was done.
+    pub(crate) async fn note(&self, handover: &HandOver) -> bool {
+        let key = self.subjects.handovers();
+        let Ok(before) = self.bucket.get(key.as_str()).await else { return false };
+        let before = before.map(|bytes| HandOver::parse_list(&String::from_utf8_lossy(&bytes))).unwrap_or_default();
+        self.bucket.put(key.as_str(), handover.in_front_of(&before).into()).await.is_ok()
+    }
+
+    /// What these nodes have said last; those that said nothing are left out. Asked of the leader, as the owner is: any other server of the
+    /// engine might answer what was true before it was cut off, and a node that lives would seem silent.
     pub(crate) async fn leases(&self, nodes: &[&NodeName]) -> Result<Vec<(NodeName, u64, Lease)>, ClusterError> {
         let mut table = Vec::new();
         for node in nodes {
-            let entry = self.bucket.entry(node.as_str()).await.map_err(|error| unanswered(&error))?;
-            let lease = entry.and_then(|entry| {
-                let lease = Lease::parse(std::str::from_utf8(&entry.value).ok()?)?;
-                Some(((*node).clone(), entry.revision, lease))
-            });
-            table.extend(lease);
+            let message = match self.bucket.stream.get_last_raw_message_by_subject(&self.subjects.lease(node)).await {
+                Ok(message) => message,
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => continue,
+                Err(error) => return Err(unanswered(&error)),
+            };
+            // One that was taken out has no text.
+            let lease = std::str::from_utf8(&message.payload).ok().and_then(Lease::parse);
+            table.extend(lease.map(|lease| ((*node).clone(), message.sequence, lease)));
         }
         Ok(table)
     }

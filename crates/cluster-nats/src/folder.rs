@@ -1,16 +1,21 @@
-//! The store's own folder at a takeover: what is in it, what the stream had, and which of the two counts.
+//! The node's own folders at a takeover: what is in them, what the stream had, and which of the two counts. The store's folder has the
+//! note that says so for both: when a copy takes the place of both, the smart space's goes first, so that a process that ends in between
+//! finds the old note and does it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use tidegate_cluster::{Copied, Mending, Note, Verdict, mend};
+use tidegate_cluster::{Copied, Folder, Mending, Note, Verdict, mend};
 use tidegate_store::FileId;
 use tidegate_store::disk::create_private_dir;
 
+use crate::access::{self, AccessFile};
 use crate::engine::ClusterError;
-use crate::follower::{at, sync_dir};
+use crate::follower::{at, copy_in, copy_of, sync_dir};
+use crate::standby::{Membership, News};
 
 /// Name of the note in the store's folder.
 const NOTE: &str = "CLUSTER";
@@ -20,24 +25,58 @@ const COMPARE_BYTES: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {
     /// The store.
-    pub(crate) store: PathBuf,
-    /// The copy that is being written while others carry the lineage.
+    store: PathBuf,
+    /// The smart space.
+    space: PathBuf,
+    /// Users and rules.
+    access: Vec<AccessFile>,
+    /// The copy of both that is being written while others carry the lineage.
     pub(crate) following: PathBuf,
-    /// The store that others have overtaken, of the last time.
-    before: PathBuf,
 }
 
 /// What the stream lacks of a file: from this byte on; None is all of it, with its name.
 pub(crate) type Lack = (String, Option<u64>);
 
+/// Whether a file of the lineage is a finished one of a log.
+pub(crate) fn is_of_log(name: &str) -> bool {
+    FileId::parse(Folder::of(name).1).is_some()
+}
+
+fn beside(folder: &Path, suffix: &str) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    folder.with_file_name(name)
+}
+
+/// Puts a copy in the place of a folder that others have overtaken, which is kept beside it until the next time.
+fn replace(folder: &Path, copy: &Path) -> Result<(), ClusterError> {
+    if folder.exists() {
+        if Folders::logs(folder)?.is_empty() {
+            std::fs::remove_dir_all(folder).map_err(at("remove", folder))?;
+        } else {
+            let before = beside(folder, ".before");
+            let _ = std::fs::remove_dir_all(&before);
+            std::fs::rename(folder, &before).map_err(at("set aside", folder))?;
+        }
+    }
+    std::fs::rename(copy, folder).map_err(at("rename", copy))?;
+    sync_dir(folder.parent().unwrap_or(Path::new(".")))
+}
+
 impl Folders {
-    pub(crate) fn new(store: &Path) -> Self {
-        let beside = |suffix: &str| {
-            let mut name = store.file_name().unwrap_or_default().to_owned();
-            name.push(suffix);
-            store.with_file_name(name)
-        };
-        Self { store: store.to_path_buf(), following: beside(".following"), before: beside(".before") }
+    pub(crate) fn new(membership: &Membership) -> Self {
+        let Membership { store, space, access, .. } = membership.clone();
+        let following = beside(&store, ".following");
+        Self { store, space, access, following }
+    }
+
+    /// Where a file of a log is on this node; none of one that is no log's.
+    pub(crate) fn place(&self, name: &str) -> Option<PathBuf> {
+        match Folder::of(name) {
+            (Folder::Store, inside) => Some(self.store.join(inside)),
+            (Folder::Space, inside) => Some(self.space.join(inside)),
+            (Folder::Access, _) => None,
+        }
     }
 
     /// What the folder says of itself.
@@ -73,49 +112,49 @@ impl Folders {
         Ok(!Self::logs(&self.store)?.is_empty())
     }
 
-    /// Makes the store's folder what counts, and notes whose it is; what the stream lacks then.
-    pub(crate) fn settle(&self, verdict: Verdict, copied: &Copied, note: &Note) -> Result<Vec<Lack>, ClusterError> {
-        let lacks = match verdict {
-            Verdict::Adopt => {
-                copied.whole().map_err(|error| ClusterError::Refused(error.to_string()))?;
-                self.replace()?;
-                Vec::new()
-            }
-            _ => self.merge(copied)?,
-        };
-        self.write_note(note)?;
+    /// Makes the folders what counts, and notes whose they are; what the stream lacks then.
+    pub(crate) fn settle(
+        &self,
+        verdict: Verdict,
+        found: &Copied,
+        note: &Note,
+        say: &dyn Fn(News),
+    ) -> Result<Vec<Lack>, ClusterError> {
+        let mut lacks = Vec::new();
+        if verdict == Verdict::Adopt {
+            found.whole().map_err(|error| ClusterError::Refused(error.to_string()))?;
+            // In the copy before that is the store: a process that ends in between would not know whose it is.
+            write_note(&self.following, note)?;
+            replace(&self.space, &copy_in(&self.following, Folder::Space))?;
+            let copies = copy_in(&self.following, Folder::Access);
+            access::take(&self.access, &copies, say);
+            let _ = std::fs::remove_dir_all(copies);
+            replace(&self.store, &self.following)?;
+        } else {
+            lacks = self.merge(found)?;
+            write_note(&self.store, note)?;
+        }
         let _ = std::fs::remove_dir_all(&self.following);
         Ok(lacks)
     }
 
-    /// The copy takes the place of a store that others have overtaken.
-    fn replace(&self) -> Result<(), ClusterError> {
-        if self.store.exists() {
-            if self.has_files()? {
-                let _ = std::fs::remove_dir_all(&self.before);
-                std::fs::rename(&self.store, &self.before).map_err(at("set aside", &self.store))?;
-            } else {
-                std::fs::remove_dir_all(&self.store).map_err(at("remove", &self.store))?;
-            }
-        }
-        std::fs::rename(&self.following, &self.store).map_err(at("rename", &self.following))?;
-        let parent = self.store.parent().unwrap_or(Path::new("."));
-        sync_dir(parent)
-    }
-
     /// File by file, whoever has more.
     fn merge(&self, copied: &Copied) -> Result<Vec<Lack>, ClusterError> {
-        create_private_dir(&self.store).map_err(at("make", &self.store))?;
-        let own = Self::logs(&self.store)?;
+        for folder in [&self.store, &self.space] {
+            create_private_dir(folder).map_err(at("make", folder))?;
+        }
+        let mut own = Self::logs(&self.store)?;
+        own.extend(Self::logs(&self.space)?.into_iter().map(|(name, size)| (Folder::Space.name(&name), size)));
         let stream: BTreeMap<&str, u64> = copied.files.iter().map(|entry| (entry.name.as_str(), entry.size)).collect();
         let names: BTreeSet<&str> = own.keys().map(String::as_str).chain(stream.keys().copied()).collect();
         let mut lacks = Vec::new();
         for name in names {
-            if FileId::parse(name).is_none() {
+            if !is_of_log(name) {
                 // Unfinished when its writer died; the log would remove it.
                 continue;
             }
-            let (own_path, copy) = (self.store.join(name), self.following.join(name));
+            let Some(own_path) = self.place(name) else { continue };
+            let copy = copy_of(&self.following, name);
             let (own, stream) = (own.get(name).copied(), stream.get(name).copied());
             let agrees = own.is_none() || stream.is_none() || agree(&own_path, &copy).map_err(at("read", &copy))?;
             match mend(own, stream, agrees) {
@@ -125,17 +164,19 @@ impl Folders {
                 Mending::Take => std::fs::rename(&copy, &own_path).map_err(at("rename", &copy))?,
             }
         }
+        sync_dir(&self.space)?;
         sync_dir(&self.store)?;
         Ok(lacks)
     }
+}
 
-    fn write_note(&self, note: &Note) -> Result<(), ClusterError> {
-        let (path, temporary) = (self.store.join(NOTE), self.store.join("CLUSTER.new"));
-        let mut file = File::create(&temporary).map_err(at("write", &temporary))?;
-        file.write_all(note.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(at("write", &temporary))?;
-        std::fs::rename(&temporary, &path).map_err(at("rename", &temporary))?;
-        sync_dir(&self.store)
-    }
+fn write_note(folder: &Path, note: &Note) -> Result<(), ClusterError> {
+    let (path, temporary) = (folder.join(NOTE), folder.join("CLUSTER.new"));
+    let private = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+    let mut file = private.map_err(at("write", &temporary))?;
+    file.write_all(note.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(at("write", &temporary))?;
+    std::fs::rename(&temporary, &path).map_err(at("rename", &temporary))?;
+    sync_dir(folder)
 }
 
 /// Whether the bytes that both files have are the same.
@@ -154,4 +195,41 @@ fn agree(own: &Path, copy: &Path) -> io::Result<bool> {
         left -= len as u64;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_takeover_that_ends_halfway_leaves_the_note_that_begins_it_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        // Where nothing can be put yet: as if the process had ended there.
+        let (store, space, following) = (at("store"), at("missing/space"), at("store.following"));
+        let folders = Folders { store: store.clone(), space, access: Vec::new(), following: following.clone() };
+        let note = |epoch| Note { cluster: 7, epoch, incarnation: epoch, node: "a".parse().unwrap() };
+        for dir in [&store, &copy_in(&following, Folder::Space), &copy_in(&following, Folder::Access)] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        let name = FileId::segment(1).name();
+        std::fs::write(store.join(&name), "overtaken").unwrap();
+        write_note(&store, &note(1)).unwrap();
+        for dir in [following.clone(), copy_in(&following, Folder::Space)] {
+            std::fs::write(dir.join(&name), "the cluster's").unwrap();
+        }
+        let settle = || folders.settle(Verdict::Adopt, &Copied::default(), &note(2), &|_| {});
+        assert!(settle().is_err());
+        assert_eq!(folders.note().unwrap(), Some(note(1)), "the next process sees that it was overtaken");
+        assert_eq!(std::fs::read_to_string(store.join(&name)).unwrap(), "overtaken");
+
+        std::fs::create_dir(at("missing")).unwrap();
+        assert_eq!(settle().unwrap(), []);
+        assert_eq!(folders.note().unwrap(), Some(note(2)));
+        for dir in [at("store"), at("missing/space")] {
+            assert_eq!(std::fs::read_to_string(dir.join(&name)).unwrap(), "the cluster's");
+        }
+        assert_eq!(std::fs::read_to_string(at("store.before").join(&name)).unwrap(), "overtaken");
+        assert!(!at("store/space").exists() && !at("store/access").exists());
+    }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use tidegate_cluster::{Change, Copied, Entry, FileKey, Replica};
+use tidegate_cluster::{Change, Copied, Entry, FileKey, Folder, Replica};
 use tidegate_store::disk::{FsDisk, create_private_dir};
 
 use crate::engine::{ClusterError, Engine};
@@ -28,7 +29,10 @@ impl Follower {
         let lock = FsDisk::open(dir).map_err(|error| ClusterError::Refused(error.to_string()))?;
         let entries = std::fs::read_dir(dir).map_err(at("read", dir))?;
         for entry in entries.flatten().filter(|entry| entry.file_name() != "LOCK") {
-            std::fs::remove_file(entry.path()).map_err(at("remove", &entry.path()))?;
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed =
+                if is_folder { std::fs::remove_dir_all(entry.path()) } else { std::fs::remove_file(entry.path()) };
+            removed.map_err(at("remove", &entry.path()))?;
         }
         let (open, replica) = (BTreeMap::new(), Replica::default());
         Ok(Self { dir: dir.to_path_buf(), _lock: lock, open, replica })
@@ -67,7 +71,7 @@ impl Follower {
             if self.open.len() >= OPEN_MAX {
                 self.open.pop_first();
             }
-            let file = OpenOptions::new().create(true).append(true).open(self.path(key))?;
+            let file = private().open(self.path(key))?;
             self.open.insert(key, file);
         }
         self.open.get_mut(&key).ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -77,19 +81,47 @@ impl Follower {
     pub(crate) fn finish(mut self) -> Result<Copied, ClusterError> {
         let copied = self.replica.finish();
         self.open.clear();
+        let others = [Folder::Space, Folder::Access].map(|folder| copy_in(&self.dir, folder));
+        for other in &others {
+            create_private_dir(other).map_err(at("make", other))?;
+        }
         for entry in &copied.files {
-            let (from, to) = (self.path(entry.file), self.dir.join(&entry.name));
+            let (from, to) = (self.path(entry.file), copy_of(&self.dir, &entry.name));
             // One that never had a byte has no file yet.
-            let file = OpenOptions::new().create(true).append(true).open(&from).map_err(at("open", &from))?;
+            let file = private().open(&from).map_err(at("open", &from))?;
             file.sync_all().map_err(at("sync", &from))?;
             std::fs::rename(&from, &to).map_err(at("rename", &from))?;
         }
         for key in copied.loose.iter().copied().chain(copied.holey.iter().map(|(key, _)| *key)) {
             let _ = std::fs::remove_file(self.path(key));
         }
-        sync_dir(&self.dir)?;
+        for dir in others.iter().chain([&self.dir]) {
+            sync_dir(dir)?;
+        }
         Ok(copied)
     }
+}
+
+/// Messages are in it: it is its owner's alone, as every file of a store is.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600);
+    options
+}
+
+/// Where a folder is in a finished copy.
+pub(crate) fn copy_in(following: &Path, folder: Folder) -> PathBuf {
+    match folder {
+        Folder::Store => following.to_path_buf(),
+        Folder::Space => following.join("space"),
+        Folder::Access => following.join("access"),
+    }
+}
+
+/// Where a file of the lineage is in a finished copy.
+pub(crate) fn copy_of(following: &Path, name: &str) -> PathBuf {
+    let (folder, inside) = Folder::of(name);
+    copy_in(following, folder).join(inside)
 }
 
 /// Names are on the medium when this returns.

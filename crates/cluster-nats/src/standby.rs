@@ -1,24 +1,33 @@
 //! A node that stands by: it follows the lineage into a folder of its own, looks whether its owner lives, and carries it on when it does not.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::pull::Ordered;
 use futures_util::StreamExt;
-use tidegate_cluster::limits::{LOOK_INTERVAL, RENEW_INTERVAL};
-use tidegate_cluster::{
-    Answer, Decision, DiskOp, Ending, Entry, Lease, LeaseWatch, NodeName, Note, Opening, Verdict, judge,
-};
+use tidegate_cluster::limits::LOOK_INTERVAL;
+use tidegate_cluster::{Ending, HandOver, NodeName, Note, Opening, Verdict, judge};
+use tokio::time::MissedTickBehavior;
 
+use crate::access::AccessFile;
 use crate::carrier::Carrier;
-use crate::engine::{ClusterError, Engine, EngineOptions, Owner, unanswered};
+use crate::engine::{ClusterError, Engine, EngineOptions, unanswered};
 use crate::folder::Folders;
 use crate::follower::Follower;
+use crate::look::{Look, SignOfLife};
 
 /// How long a stream may be silent while there is more of it.
 const READ_MAX: Duration = Duration::from_secs(5);
 /// Readings that may fail one after the other in a takeover, half a second each: longer than an election.
 const FAILURES_MAX: u32 = 60;
+
+/// How often a caller is asked whether to stop while disks are waited for.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How long what goes on beside that has then.
+const BESIDE: Duration = Duration::from_millis(5);
 
 /// Who a node is.
 #[derive(Clone, Debug)]
@@ -33,6 +42,10 @@ pub struct Membership {
     pub address: String,
     /// The folder of its store. Beside it are `NAME.following` and `NAME.before`.
     pub store: PathBuf,
+    /// The folder of its smart space, on the same file system. Beside it is `NAME.before`.
+    pub space: PathBuf,
+    /// Users and rules: taken over with the log.
+    pub access: Vec<AccessFile>,
 }
 
 /// What an operator may want to know meanwhile.
@@ -54,6 +67,8 @@ pub enum News {
         /// Messages of the stream that are not here yet.
         behind: u64,
     },
+    /// A file of users or rules cannot be replaced by the cluster's.
+    AccessStays(String),
     /// The lineage is this node's from this epoch on; what is there is being read.
     TakesOver {
         /// The epoch.
@@ -61,7 +76,7 @@ pub enum News {
     },
 }
 
-/// Waits until the lineage is this node's, and makes its store's folder what counts. None if `is_stopping` said so before;
+/// Waits until the lineage is this node's, and makes its folders what counts. None if `is_stopping` said so before;
 /// `on_end` is called when the lineage is another's.
 pub fn stand_by(
     membership: &Membership,
@@ -71,18 +86,69 @@ pub fn stand_by(
 ) -> Result<Option<Carrier>, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| ClusterError::Io { what: "cannot start".to_owned(), source })?;
-    let folders = Folders::new(&membership.store);
+    let folders = Folders::new(membership);
     let Some(mut turn) = runtime.block_on(wait_for_turn(membership, &folders, say, is_stopping))? else {
         return Ok(None);
     };
-    say(News::TakesOver { epoch: turn.epoch });
-    runtime.block_on(turn.catch_up())?;
-    let Turn { engine, follower, opened_at, epoch, opening, is_first, note, .. } = turn;
-    let verdict = if is_first { Verdict::Begin } else { judge(note.as_ref(), folders.has_files()?, &follower.replica) };
-    let copied = follower.finish()?;
-    let Opening { incarnation, cluster, node } = opening;
-    let lacks = folders.settle(verdict, &copied, &Note { cluster, epoch, incarnation, node })?;
-    Carrier::start(runtime, engine, membership, (epoch, opened_at), &copied, lacks, on_end).map(Some)
+    say(News::TakesOver { epoch: turn.handover.epoch });
+    let mut sign = SignOfLife::new(membership);
+    if !runtime.block_on(turn.catch_up(&mut sign, is_stopping))? {
+        runtime.block_on(sign.leave(&turn.engine));
+        return Ok(None);
+    }
+    let Turn { engine, follower, opened_at, handover, opening, is_first, note, .. } = turn;
+    // It may take as long as a disk takes for all of a store.
+    let settle = |told: &AtomicBool| {
+        let has_files = folders.has_files()?;
+        let verdict = if is_first { Verdict::Begin } else { judge(note.as_ref(), has_files, &follower.replica) };
+        let copied = follower.finish()?;
+        let Opening { incarnation, cluster, node } = opening;
+        let note = Note { cluster, epoch: handover.epoch, incarnation, node };
+        // Told when this thread is done: whoever hears it is another's.
+        let news = std::cell::RefCell::new(Vec::new());
+        let lacks = folders.settle(verdict, &copied, &note, &|said| news.borrow_mut().push(said))?;
+        Ok((copied, lacks, handover, news.into_inner(), told.load(Ordering::Relaxed)))
+    };
+    let say_that_it_lives = || {
+        runtime.block_on(async {
+            sign.renew_beside(&engine);
+            tokio::time::sleep(BESIDE).await;
+        });
+    };
+    let settled = attend(is_stopping, say_that_it_lives, settle);
+    let (copied, lacks, handover, news, is_told) = settled?;
+    news.into_iter().for_each(say);
+    if is_told {
+        runtime.block_on(sign.leave(&engine));
+        return Ok(None);
+    }
+    Carrier::start(runtime, engine, membership, (handover, opened_at), (&copied, lacks), is_stopping, on_end)
+}
+
+/// Does work that waits for disks on a thread of its own. Meanwhile it is looked whether to stop, by which a caller also tells its supervisor
+/// that this process lives; the work is told.
+pub(crate) fn attend<T: Send>(
+    is_stopping: &dyn Fn() -> bool,
+    mut meanwhile: impl FnMut(),
+    work: impl FnOnce(&AtomicBool) -> T + Send,
+) -> T {
+    let told = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let told = &told;
+        let worker = scope.spawn(move || {
+            // Dropped when the work has ended, however it did.
+            let _done = done;
+            work(told)
+        });
+        while is_done.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
+            if is_stopping() {
+                told.store(true, Ordering::Relaxed);
+            }
+            meanwhile();
+        }
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// A lineage that is this node's.
@@ -91,7 +157,7 @@ struct Turn {
     follower: Follower,
     messages: Option<Ordered>,
     opened_at: u64,
-    epoch: u64,
+    handover: HandOver,
     opening: Opening,
     /// Nobody had it before.
     is_first: bool,
@@ -99,27 +165,46 @@ struct Turn {
 }
 
 impl Turn {
-    /// Reads up to the opening: what is behind it is this node's own.
-    async fn catch_up(&mut self) -> Result<(), ClusterError> {
+    /// Reads up to the opening: what is behind it is this node's own. False if it was told to stop before.
+    async fn catch_up(
+        &mut self,
+        sign: &mut SignOfLife<'_>,
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Result<bool, ClusterError> {
         // The server that read for this node may have died with the owner.
         self.messages = None;
-        let mut failures = 0;
+        let (mut failures, mut heard) = (0, Instant::now());
+        let mut tick = tokio::time::interval(LOOK_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.follower.replica.sequence() < self.opened_at {
-            let next = tokio::time::timeout(READ_MAX, next_of(&mut self.messages)).await;
-            if self.messages.is_some() && take_next(&self.engine, &mut self.follower, next.ok().flatten())? {
-                failures = 0;
-                continue;
-            }
-            failures += 1;
-            if failures > FAILURES_MAX {
-                return Err(unanswered(&"it does not let this node read the log"));
-            }
-            self.messages = self.engine.messages(self.follower.replica.sequence()).await.ok();
-            if self.messages.is_none() {
-                tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::select! {
+                next = next_of(&mut self.messages), if self.messages.is_some() => {
+                    if take_next(&self.engine, &mut self.follower, next)? {
+                        (failures, heard) = (0, Instant::now());
+                    } else {
+                        // Begun anew at the next tick.
+                        self.messages = None;
+                    }
+                }
+                _ = tick.tick() => {
+                    if is_stopping() {
+                        return Ok(false);
+                    }
+                    // Long reading is no silence: others would take the lineage in the middle of it.
+                    sign.renew_beside(&self.engine);
+                    if self.messages.is_some() && heard.elapsed() < READ_MAX {
+                        continue;
+                    }
+                    failures += 1;
+                    if failures > FAILURES_MAX {
+                        return Err(unanswered(&"it does not let this node read the log"));
+                    }
+                    self.messages = self.engine.messages(self.follower.replica.sequence()).await.ok();
+                    heard = Instant::now();
+                }
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -173,15 +258,7 @@ async fn wait_for_turn(
     let mut follower = Follower::begin(&folders.following)?;
     let Some(engine) = connect(membership, say, is_stopping).await? else { return Ok(None) };
     let mut messages = None;
-    let mut look = Look {
-        membership,
-        has_files: folders.has_files()?,
-        watch: LeaseWatch::new(membership.node.clone(), membership.incarnation),
-        began: Instant::now(),
-        renewed: None,
-        counted: None,
-        said: None,
-    };
+    let mut look = Look::new(membership, folders.has_files()?);
     let mut tick = tokio::time::interval(LOOK_INTERVAL);
     loop {
         tokio::select! {
@@ -197,7 +274,8 @@ async fn wait_for_turn(
                 }
                 match look.look(&engine, note.as_ref(), say).await {
                     Ok(Some((opened_at, epoch, opening, is_first))) => {
-                        return Ok(Some(Turn { engine, follower, messages, opened_at, epoch, opening, is_first, note }));
+                        let handover = look.handover(epoch);
+                        return Ok(Some(Turn { engine, follower, messages, opened_at, handover, opening, is_first, note }));
                     }
                     Ok(None) => {
                         if let Some(last) = look.last_sequence(&engine).await {
@@ -212,127 +290,5 @@ async fn wait_for_turn(
                 }
             }
         }
-    }
-}
-
-struct Look<'m> {
-    membership: &'m Membership,
-    has_files: bool,
-    watch: LeaseWatch,
-    began: Instant,
-    renewed: Option<Instant>,
-    counted: Option<Instant>,
-    said: Option<News>,
-}
-
-impl Look<'_> {
-    /// Each thing once, until it is another.
-    fn tell(&mut self, news: News, say: &dyn Fn(News)) {
-        if self.said.as_ref() != Some(&news) {
-            self.said = Some(news.clone());
-            say(news);
-        }
-    }
-
-    /// The opening, if the lineage is this node's now: sequence, epoch, what it says, and whether it is the first.
-    async fn look(
-        &mut self,
-        engine: &Engine,
-        note: Option<&Note>,
-        say: &dyn Fn(News),
-    ) -> Result<Option<(u64, u64, Opening, bool)>, ClusterError> {
-        let Membership { node, incarnation, .. } = self.membership;
-        let owner = engine.owner().await?;
-        if let Some((at, epoch, opening)) = owner.clone().filter(|(.., opening)| opening.incarnation == *incarnation) {
-            // It was taken, and the answer had been a maybe.
-            return Ok(Some((at, epoch, opening, at == 1)));
-        }
-        let opening = owner.as_ref().map(|(.., opening)| opening);
-        self.check(note, opening)?;
-        let nodes: Vec<&NodeName> =
-            [node].into_iter().chain(opening.map(|opening| &opening.node).filter(|other| *other != node)).collect();
-        let table = engine.leases(&nodes).await?;
-        let now = self.began.elapsed();
-        self.watch.on_reading(now, table);
-        match self.watch.decide(now, None) {
-            Decision::NameTaken { address } => return Err(self.name_taken(&address)),
-            Decision::Wait => return Ok(None),
-            Decision::Adopt => self.renew(engine).await,
-        }
-        if self.watch.decide(now, opening) != Decision::Adopt {
-            let who = opening.map_or_else(|| node.clone(), |opening| opening.node.clone());
-            let seen = self.watch.nodes().find(|(node, _)| **node == who);
-            let address = seen.map(|(_, seen)| seen.lease.address.clone());
-            let epoch = owner.as_ref().map_or(0, |(_, epoch, _)| *epoch);
-            self.tell(News::StandsBy { owner: who, address, epoch }, say);
-            return Ok(None);
-        }
-        Ok(self.open(engine, note, owner.as_ref()).await)
-    }
-
-    async fn open(
-        &self,
-        engine: &Engine,
-        note: Option<&Note>,
-        owner: Option<&Owner>,
-    ) -> Option<(u64, u64, Opening, bool)> {
-        let Membership { node, incarnation, .. } = self.membership;
-        let (behind, epoch, cluster) =
-            owner.map_or((0, 0, *incarnation), |(at, epoch, opening)| (*at, *epoch, opening.cluster));
-        let epoch = epoch.max(note.map_or(0, |note| note.epoch)) + 1;
-        let opening = Opening { node: node.clone(), incarnation: *incarnation, cluster };
-        let message = Entry { epoch, number: 0, op: DiskOp::Open(opening.clone()) }.encode();
-        match engine.open(message, behind).await {
-            Answer::Kept(at) => Some((at, epoch, opening, owner.is_none())),
-            // Somebody was faster, or the next look tells.
-            Answer::WrongLast | Answer::Maybe => None,
-        }
-    }
-
-    /// How far the stream is, now and then.
-    async fn last_sequence(&mut self, engine: &Engine) -> Option<u64> {
-        if self.counted.is_some_and(|at| at.elapsed() < RENEW_INTERVAL) {
-            return None;
-        }
-        self.counted = Some(Instant::now());
-        engine.last_sequence().await
-    }
-
-    async fn renew(&mut self, engine: &Engine) {
-        if self.renewed.is_none_or(|at| at.elapsed() >= RENEW_INTERVAL) {
-            let Membership { node, incarnation, address, .. } = self.membership;
-            let lease = Lease { incarnation: *incarnation, epoch: 0, has_left: false, address: address.clone() };
-            if engine.renew(node, &lease).await {
-                self.renewed = Some(Instant::now());
-            }
-        }
-    }
-
-    /// What no waiting mends.
-    fn check(&self, note: Option<&Note>, opening: Option<&Opening>) -> Result<(), ClusterError> {
-        let (store, cluster) = (self.membership.store.display(), &self.membership.engine.cluster);
-        let words = match (note, opening) {
-            (Some(note), Some(opening)) if note.cluster != opening.cluster => format!(
-                "{store} is of another cluster that is called {cluster}, too: give one of them another name \
-                 (cluster.name), or this node an empty folder"
-            ),
-            (Some(_), None) => format!(
-                "{store} is of the cluster {cluster}, of which the engine knows nothing: is it the right engine? If its data \
-                 is lost for good, remove the file CLUSTER of the node that was the last to serve, and start that one first"
-            ),
-            (None, Some(_)) if self.has_files => format!(
-                "{store} has messages that are not the cluster's, and {cluster} has its own: give this node an empty folder"
-            ),
-            _ => return Ok(()),
-        };
-        Err(ClusterError::Refused(words))
-    }
-
-    fn name_taken(&self, address: &str) -> ClusterError {
-        let Membership { node, engine, .. } = self.membership;
-        ClusterError::Refused(format!(
-            "another node of {} is called {node} and is alive ({address}): each needs a name of its own (cluster.node)",
-            engine.cluster
-        ))
     }
 }

@@ -1,16 +1,24 @@
 //! A cluster from outside: who has its log, who is there, how many copies there are. Changes nothing, but for [`forget`].
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
+use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::context::{GetStreamErrorKind, KeyValueErrorKind};
 use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use futures_util::StreamExt;
 use tidegate_cluster::limits::NODES_MAX;
-use tidegate_cluster::{DiskOp, Entry, Lease, NodeName, Subject, Subjects};
+use tidegate_cluster::{DiskOp, Entry, Folder, HandOver, Lease, NodeName, Replica, Subject, Subjects};
+use tokio::time::timeout;
 
 use crate::engine::{ClusterError, EngineOptions, context, unanswered};
+
+/// How long one message may take that is there.
+const READ_MAX: Duration = Duration::from_secs(2);
+/// The nodes, and the hand-overs of their lineages.
+const KEYS_MAX: usize = 2 * NODES_MAX;
 
 /// All of a cluster.
 #[derive(Clone, Debug)]
@@ -23,8 +31,12 @@ pub struct ClusterView {
     pub messages: u64,
     /// See above.
     pub bytes: u64,
+    /// Those of them that have the smart space's files; none if that could not be read.
+    pub space_messages: Option<u64>,
     /// The engine's servers that keep a copy.
     pub copies: Vec<CopyView>,
+    /// Who has handed it over to whom, newest first; none of nodes that are older than this list.
+    pub handovers: Vec<HandOver>,
 }
 
 /// One node.
@@ -47,6 +59,10 @@ pub struct CopyView {
     pub is_leader: bool,
     /// Whether it has everything, as the leader sees it.
     pub is_current: bool,
+    /// Operations that it lacks, as the leader sees it.
+    pub lag: u64,
+    /// How long the leader has not heard of it; none of the leader itself.
+    pub silent_for: Option<Duration>,
 }
 
 /// Looks once.
@@ -54,19 +70,29 @@ pub fn look(options: &EngineOptions) -> Result<ClusterView, ClusterError> {
     with_engine(options, async |stream, bucket, subjects| {
         let info = stream.get_info().await.map_err(|error| unanswered(&error))?;
         let copies = info.cluster.as_ref().map(|cluster| {
-            let leader = cluster.leader.clone().map(|server| CopyView { server, is_leader: true, is_current: true });
+            let leader = cluster.leader.clone().map(|server| CopyView {
+                server,
+                is_leader: true,
+                is_current: true,
+                lag: 0,
+                silent_for: None,
+            });
             let follower = |peer: &async_nats::jetstream::stream::PeerInfo| CopyView {
                 server: peer.name.clone(),
                 is_leader: false,
                 is_current: peer.current && !peer.offline,
+                lag: peer.lag.unwrap_or(0),
+                silent_for: Some(peer.active),
             };
             leader.into_iter().chain(cluster.replicas.iter().map(follower)).collect()
         });
         Ok(ClusterView {
             owner: owner(&stream, &subjects).await?,
             nodes: nodes(&bucket).await?,
+            handovers: handovers(&bucket, &subjects).await,
             messages: info.state.messages,
             bytes: info.state.bytes,
+            space_messages: space_messages(&stream, &subjects).await,
             copies: copies.unwrap_or_default(),
         })
     })
@@ -124,8 +150,46 @@ async fn owner(stream: &Stream, subjects: &Subjects) -> Result<Option<(NodeName,
     }
 }
 
+/// For people: that it cannot be read is no reason to say nothing at all.
+async fn handovers(bucket: &Store, subjects: &Subjects) -> Vec<HandOver> {
+    let text = bucket.get(subjects.handovers()).await.ok().flatten();
+    text.map(|text| HandOver::parse_list(&String::from_utf8_lossy(&text))).unwrap_or_default()
+}
+
+/// Names say which files are the smart space's, subjects how many messages each has.
+async fn space_messages(stream: &Stream, subjects: &Subjects) -> Option<u64> {
+    let mut counts = stream.info_with_subjects(subjects.all()).await.ok()?;
+    let (mut of_names, mut of_files) = (0, Vec::new());
+    let names = subjects.text(Subject::Names);
+    while let Some(count) = counts.next().await {
+        let (subject, count) = count.ok()?;
+        if subject == names {
+            of_names = count;
+        } else {
+            of_files.push((subject, count as u64));
+        }
+    }
+    let config = OrderedConfig { filter_subject: names, ..OrderedConfig::default() };
+    let mut messages = stream.create_consumer(config).await.ok()?.messages().await.ok()?;
+    let mut replica = Replica::default();
+    for _ in 0..of_names {
+        // Fewer, if a table was written meanwhile and the ones before it are gone.
+        let Ok(Some(message)) = timeout(READ_MAX, messages.next()).await else { break };
+        let message = message.ok()?;
+        let sequence = message.info().ok()?.stream_sequence;
+        replica.apply(sequence, Entry::decode(&message.payload).ok()?).ok()?;
+    }
+    let copied = replica.finish();
+    let whole = copied.files.iter().map(|entry| (entry.file, entry.name.as_str()));
+    // Only names were read, so of most files the bytes are missing.
+    let named = whole.chain(copied.holey.iter().map(|(key, name)| (*key, name.as_str())));
+    let of_space = named.filter(|(_, name)| Folder::of(name).0 == Folder::Space);
+    let of_space: BTreeSet<String> = of_space.map(|(key, _)| subjects.text(Subject::File(key))).collect();
+    Some(of_files.iter().filter(|(subject, _)| of_space.contains(subject)).map(|(_, count)| count).sum())
+}
+
 async fn nodes(bucket: &Store) -> Result<Vec<NodeView>, ClusterError> {
-    let mut keys = pin!(bucket.keys().await.map_err(|error| unanswered(&error))?.take(NODES_MAX));
+    let mut keys = pin!(bucket.keys().await.map_err(|error| unanswered(&error))?.take(KEYS_MAX));
     let mut nodes = Vec::new();
     while let Some(key) = keys.next().await {
         let key = key.map_err(|error| unanswered(&error))?;

@@ -2,16 +2,23 @@
 //!
 //! Layout, little-endian: `TD` (2), version (1), kind (1), epoch (8), number (8), what the kind says, CRC-32C of all of it
 //! (4). An operation's bytes never change: sent twice, either copy may arrive.
+//!
+//! Version 2 is the same, and names files of other folders than the store's: a release that does not know those says so, and
+//! does not take them for damage.
 
 use std::fmt;
 
 use bytes::Bytes;
 
+use crate::folder::{ACCESS_FILES, Folder};
 use crate::limits::{FILE_NAME_BYTES_MAX, FILES_MAX, PIECE_BYTES_MAX};
 use crate::names::{NodeName, Subject};
 
 const MAGIC: [u8; 2] = *b"TD";
+/// What is about the store alone, as every release reads it.
 const VERSION: u8 = 1;
+/// What names files of other folders.
+const VERSION_OF_FOLDERS: u8 = 2;
 const HEAD_BYTES: usize = 20;
 const SUM_BYTES: usize = 4;
 
@@ -102,6 +109,17 @@ impl DiskOp {
             _ => Subject::Names,
         }
     }
+
+    /// Which releases can read it.
+    fn version(&self) -> u8 {
+        let is_elsewhere = |name: &str| Folder::of(name).0 != Folder::Store;
+        let is_new = match self {
+            Self::Create { name, .. } | Self::Rename { name, .. } => is_elsewhere(name),
+            Self::Table { files } => files.iter().any(|entry| is_elsewhere(&entry.name)),
+            _ => false,
+        };
+        if is_new { VERSION_OF_FOLDERS } else { VERSION }
+    }
 }
 
 /// A message of the stream.
@@ -133,7 +151,7 @@ impl fmt::Display for EntryError {
             Self::Version(found) => {
                 write!(
                     f,
-                    "a message of the stream has version {found}, this release reads {VERSION}; use the newer release"
+                    "a message of the stream has version {found}, this release reads up to {VERSION_OF_FOLDERS}; use the newer release"
                 )
             }
             Self::Kind(kind) => write!(f, "a message of the stream has kind {kind}, which this release does not know"),
@@ -157,7 +175,7 @@ impl Entry {
         };
         let mut out = Writer(Vec::with_capacity(HEAD_BYTES + SUM_BYTES + 64));
         out.0.extend(MAGIC);
-        out.0.extend([VERSION, kind]);
+        out.0.extend([self.op.version(), kind]);
         out.number(self.epoch);
         out.number(self.number);
         match &self.op {
@@ -202,7 +220,7 @@ impl Entry {
             return Err(damaged);
         }
         let (version, kind) = (head[2], head[3]);
-        if version != VERSION {
+        if !(VERSION..=VERSION_OF_FOLDERS).contains(&version) {
             return Err(EntryError::Version(version));
         }
         let mut rest = Reader(&head[4..]);
@@ -294,14 +312,18 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// Whether a file of a store's folder has a copy elsewhere: what the log is made of. Its lock, its mark, its reserve and what was
+/// Whether a file of a folder has a copy elsewhere: what the log is made of. Its lock, its mark, its reserve and what was
 /// set aside are of one machine.
 pub(crate) fn is_mirrored(name: &str) -> bool {
+    let (folder, inside) = Folder::of(name);
+    if folder == Folder::Access {
+        return ACCESS_FILES.contains(&inside.strip_suffix(".tmp").unwrap_or(inside));
+    }
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
-    let stem = name.strip_suffix(".tmp").unwrap_or(name).strip_suffix(".tide");
+    let stem = inside.strip_suffix(".tmp").unwrap_or(inside).strip_suffix(".tide");
     stem.is_some_and(|stem| !stem.is_empty() && !stem.starts_with('.'))
         && name.len() <= FILE_NAME_BYTES_MAX
-        && name.bytes().all(is_plain)
+        && inside.bytes().all(is_plain)
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ pub const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const QUEUE_OPS_MAX: usize = 4096;
 /// What may wait before whoever is in no hurry (a compaction) has to: a commit stands behind it in the queue.
 pub const QUEUE_BYTES_CALM: usize = 2 * 1024 * 1024;
-/// Files of a store; a table of them has to fit into a message. At 64 MiB a segment this is half a terabyte.
+/// Files of all folders; a table of them has to fit into a message. At 64 MiB a segment this is half a terabyte.
 pub const FILES_MAX: usize = 8192;
-/// Bytes of a file's name; the longest of the store has 28.
+/// Bytes of a file's name with its folder; the longest has 34.
 pub const FILE_NAME_BYTES_MAX: usize = 40;
 /// Changes of names between two tables: so many small messages are read again by whoever starts.
 pub const NAMES_BETWEEN_TABLES: u64 = 64;
@@ -24,6 +24,8 @@ pub const NAMES_BETWEEN_TABLES: u64 = 64;
 pub const NAME_BYTES_MAX: usize = 32;
 /// Nodes of a cluster that are looked at. Beyond 7 the engine's own quorum is the wrong tool.
 pub const NODES_MAX: usize = 16;
+/// Hand-overs of a lineage that are remembered for people who ask: a bad night is seen, and the list stays one small message.
+pub const HANDOVERS_MAX: usize = 8;
 /// Bytes of an address that a node gives to others.
 pub const ADDRESS_BYTES_MAX: usize = 256;
 /// How often a node says that it is there.

@@ -99,6 +99,16 @@ impl Subjects {
         format!("TG_NODES_{}", self.cluster)
     }
 
+    /// The subject of a node's lease in the bucket.
+    pub fn lease(&self, node: &NodeName) -> String {
+        format!("$KV.{}.{node}", self.bucket())
+    }
+
+    /// The key in the bucket under which this lineage's hand-overs are: capitals, so that no node has this name.
+    pub fn handovers(&self) -> String {
+        format!("HANDOVERS.{}", self.lineage)
+    }
+
     /// Everything in the stream.
     pub fn all(&self) -> String {
         format!("tg.disk.{}.{}.>", self.cluster, self.lineage)
@@ -137,6 +147,7 @@ mod tests {
         let (one, other) = (of("a", "b-c"), of("a-b", "c"));
         assert_ne!(one.stream(), other.stream());
         assert_ne!(one.all(), other.all());
+        assert!(one.handovers() != other.handovers() && one.handovers().parse::<NodeName>().is_err());
         let file = Subject::File(FileKey { epoch: 3, count: 14 });
         assert_eq!(one.text(file), "tg.disk.a.b-c.file.3.14");
     }

@@ -9,13 +9,14 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::entry::Opening;
+use crate::handover::Reason;
 use crate::limits::{ADDRESS_BYTES_MAX, LEASE, NODES_MAX, READINGS_MIN};
 use crate::names::NodeName;
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Which of its processes.
+    /// Which of its processes, and how often that one has begun to stand by ([`next_incarnation`]).
     pub incarnation: u64,
     /// The epoch it carries; 0 for a node that stands by.
     pub epoch: u64,
@@ -23,6 +24,16 @@ pub struct Lease {
     pub has_left: bool,
     /// Where clients find it, in its own words.
     pub address: String,
+}
+
+/// The next number of a process: those of one process have all but their last 16 bits in common.
+pub fn next_incarnation(before: u64) -> u64 {
+    before & !0xFFFF | (before.wrapping_add(1) & 0xFFFF)
+}
+
+/// Whether two numbers are of one process, which has stood by again in between.
+pub fn is_one_process(one: u64, other: u64) -> bool {
+    one >> 16 == other >> 16
 }
 
 impl fmt::Display for Lease {
@@ -151,6 +162,20 @@ impl LeaseWatch {
         if is_over { Decision::Adopt } else { Decision::Wait }
     }
 
+    /// Why a lineage with this opening may be adopted now, for who asks later.
+    pub fn reason(&self, now: Duration, owner: Option<&Opening>) -> Reason {
+        let Some(owner) = owner else { return Reason::First };
+        if owner.node == self.me {
+            return Reason::Again;
+        }
+        match self.seen.get(&owner.node) {
+            Some(seen) if seen.lease.incarnation != owner.incarnation => Reason::Declined,
+            Some(seen) if seen.lease.has_left => Reason::Left,
+            Some(seen) => Reason::Silent(now.saturating_sub(seen.since)),
+            None => Reason::Silent(now.saturating_sub(self.began.unwrap_or(now))),
+        }
+    }
+
     /// Whether others were looked at for long enough to miss somebody.
     fn is_sure(&self, now: Duration) -> bool {
         self.readings >= READINGS_MIN && self.began.is_some_and(|began| now.saturating_sub(began) >= LEASE)
@@ -191,6 +216,16 @@ mod tests {
     }
 
     #[test]
+    fn the_numbers_of_a_process_differ_and_are_known_as_its() {
+        let mut number = 0x1234_5678_9abc_fffe;
+        for next in [0x1234_5678_9abc_ffff, 0x1234_5678_9abc_0000, 0x1234_5678_9abc_0001] {
+            assert_eq!(next_incarnation(number), next);
+            assert!(is_one_process(number, next) && !is_one_process(next, next ^ 1 << 16));
+            number = next;
+        }
+    }
+
+    #[test]
     fn a_silent_owner_is_adopted_after_its_lease_and_one_that_has_left_at_once() {
         let (mut watch, owner) = (watch(), owner("a", 1));
         for second in 0..6 {
@@ -198,10 +233,12 @@ mod tests {
             assert_eq!(watch.decide(seconds(second), Some(&owner)), Decision::Wait);
         }
         assert_eq!(watch.decide(seconds(6), Some(&owner)), Decision::Adopt);
+        assert_eq!(watch.reason(seconds(6), Some(&owner)), Reason::Silent(seconds(6)));
         watch.on_reading(seconds(6), table(&[("a", 6, lease(1))]));
         assert_eq!(watch.decide(seconds(6), Some(&owner)), Decision::Wait, "there it is again");
         watch.on_reading(seconds(7), table(&[("a", 7, Lease { has_left: true, ..lease(1) })]));
         assert_eq!(watch.decide(seconds(7), Some(&owner)), Decision::Adopt);
+        assert_eq!(watch.reason(seconds(7), Some(&owner)), Reason::Left);
     }
 
     #[test]
@@ -224,6 +261,7 @@ mod tests {
         }
         watch.on_reading(seconds(6), table(&[("a", 6, lease(9))]));
         assert_eq!(watch.decide(seconds(6), Some(&owner)), Decision::Adopt, "it had its time");
+        assert_eq!(watch.reason(seconds(6), Some(&owner)), Reason::Declined);
     }
 
     #[test]
@@ -246,6 +284,7 @@ mod tests {
         let mut watch = watch();
         watch.on_reading(seconds(0), Vec::new());
         assert_eq!(watch.decide(seconds(0), None), Decision::Adopt);
+        assert_eq!(watch.reason(seconds(0), None), Reason::First);
         let owner = owner("a", 1);
         assert_eq!(watch.decide(seconds(0), Some(&owner)), Decision::Wait, "nobody was missed for long enough");
     }

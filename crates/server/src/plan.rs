@@ -105,8 +105,7 @@ pub fn admin_certificates(options: &Options) -> Option<TlsFiles> {
 
 /// Where the doors of the smart space are. Smart-M3 knows no users, so with users it is opened on demand only.
 pub fn space(options: &Options, has_users: bool) -> SpaceAddresses {
-    // A cluster does not keep the smart space yet: what it confirmed here would be gone at the next node.
-    if guard(options).is_some() || cluster::is_node(options) {
+    if guard(options).is_some() {
         return SpaceAddresses::default();
     }
     let ssap = match options.listeners.ssap {

@@ -15,6 +15,7 @@ use tidegate_broker::config::Listener;
 use tidegate_broker::{Handle, load_certificates};
 use tidegate_core::classes::Classes;
 use tidegate_space::SpaceStore;
+use tidegate_store::disk::Mirror;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
@@ -161,6 +162,11 @@ impl RunningProcess {
     /// The sinks run.
     pub fn note_sinks(&self, boards: Vec<Arc<SinkBoard>>) {
         let _ = self.sinks.set(boards);
+    }
+
+    /// Where the smart space is kept besides, in a cluster.
+    pub fn space_mirror(&self) -> Option<Arc<dyn Mirror>> {
+        self.seat.get().map(|seat| Arc::clone(&seat.space))
     }
 
     /// The broker is a node of a cluster.

@@ -18,6 +18,7 @@ use tidegate_broker::store_link::{Opening, Restored};
 use tidegate_broker::{Broker, ListenerReport};
 use tidegate_space::SpaceAddresses;
 use tidegate_store::Durability;
+use tidegate_store::disk::Mirror;
 use tracing::{info, warn};
 
 use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
@@ -115,6 +116,9 @@ pub struct Process {
     pub loaded: Loaded,
 }
 
+/// Why a node that serves is not ready: it may be overtaken, and says nothing to anybody until it knows.
+pub(crate) const CUT_OFF: &str = "the cluster's engine does not confirm that this node has the log: nobody is told anything until it does, or until another node serves";
+
 /// The place of a node in its cluster, while it serves.
 #[derive(Clone)]
 pub struct Seat {
@@ -122,6 +126,8 @@ pub struct Seat {
     pub is_lost: Arc<AtomicBool>,
     /// The node, for whoever asks.
     pub report: Arc<dyn Fn() -> ClusterReport + Send + Sync>,
+    /// Where the smart space is kept besides.
+    pub space: Arc<dyn Mirror>,
 }
 
 impl std::fmt::Debug for Seat {
@@ -138,6 +144,9 @@ pub enum ServeEnd {
     /// Its log is another node's.
     Lost,
 }
+
+/// How long the store of a node that takes over may take to be read before a watchdog may think that it hangs: a million messages take seconds.
+const OPENING_MAX: Duration = Duration::from_secs(600);
 
 /// What a broker waits for that has lost its log: nothing of it can be kept, so only for clients to hear that it ends.
 const LOST_DRAIN: Duration = Duration::from_secs(1);
@@ -175,6 +184,9 @@ pub fn serve(process: &mut Process, ready: Ready, seat: Option<&Seat>) -> Result
     let banner = Banner { audience, command, loaded: &loaded };
     let (mut listeners, has_users) = (config.listeners.clone(), security.has_users);
     let (authenticator, policy) = security.judges(&config);
+    let supervisor = Supervisor::of_process();
+    // A node of a cluster has been called ready when it began to stand by: how long a store takes to be read is no hang.
+    let opening = seat.map(|_| supervisor.feed_for(OPENING_MAX));
     let mut broker = Broker::start_closed(config, authenticator, policy).context("the broker did not start")?;
     for left_out in broker.left_out() {
         listeners.retain(|listener| listener.name != left_out.name);
@@ -208,9 +220,9 @@ pub fn serve(process: &mut Process, ready: Ready, seat: Option<&Seat>) -> Result
     running.note_doors(of_space.chain(of_admin).collect());
     print_banner(&banner.text(&running.handle.listeners(), [admin_at, admins_at], doors));
     let otlp = send_metrics(&loaded, &running)?;
-    let supervisor = Supervisor::of_process();
     supervisor.ready();
     supervisor.feed(broker.watchdog());
+    drop(opening);
     running::watch_certificates(&running).context("certificates cannot be watched")?;
     let end = match process.signals.as_mut() {
         Some(signals) => watch_signals(&broker, signals, &running, &supervisor, seat),

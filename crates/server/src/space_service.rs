@@ -215,6 +215,7 @@ fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service
         services: loaded.options.space.services.0.clone(),
         budget,
         pressure: Some(Arc::new(BrokerPressure::new(running.handle.clone()))),
+        mirror: running.space_mirror(),
         ..ServiceOptions::default()
     };
     if !store.keep {

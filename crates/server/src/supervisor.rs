@@ -5,7 +5,9 @@
 
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tidegate_broker::Watchdog;
 
@@ -56,6 +58,24 @@ impl Supervisor {
         }
     }
 
+    /// Signs of life for so long at most, or until the value is dropped: of a process that does one thing and answers nobody meanwhile.
+    pub fn feed_for(&self, most: Duration) -> Feeding {
+        let (stop, is_over) = std::sync::mpsc::channel::<()>();
+        let watchdog = self.watchdog.filter(|_| self.socket.is_some());
+        let thread = watchdog.map(|watchdog| {
+            let (supervisor, until) = (self.clone(), Instant::now() + most);
+            std::thread::spawn(move || {
+                while Instant::now() < until {
+                    supervisor.is_alive();
+                    if is_over.recv_timeout(watchdog / 2) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                }
+            })
+        });
+        Feeding { stop: Some(stop), thread }
+    }
+
     /// From now on a sign of life is sent as long as every loop turns.
     pub fn feed(&self, mut pulse: Watchdog) {
         let (Some(watchdog), Some(_)) = (self.watchdog, &self.socket) else { return };
@@ -77,6 +97,22 @@ impl Supervisor {
         if let Some(socket) = &self.socket {
             // A supervisor that does not listen is no reason to stop serving.
             let _ = socket.0.send_to_addr(text.as_bytes(), &socket.1);
+        }
+    }
+}
+
+/// See [`Supervisor::feed_for`].
+#[derive(Debug)]
+pub struct Feeding {
+    stop: Option<std::sync::mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
@@ -136,5 +172,25 @@ mod tests {
         assert_eq!(watchdog("8"), None);
         assert_eq!(supervisor(&[("WATCHDOG_USEC", "3000000")]).watchdog, Some(Duration::from_secs(3)));
         assert_eq!(supervisor(&[("WATCHDOG_USEC", "0")]).watchdog, None);
+    }
+
+    #[test]
+    fn a_process_that_reads_its_store_is_not_taken_for_one_that_hangs_until_it_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let supervisor = supervisor(&[("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "2000")]);
+        let feeding = supervisor.feed_for(Duration::from_secs(3600));
+        let mut heard = [0; 20];
+        for _ in 0..3 {
+            let count = socket.recv(&mut heard).unwrap();
+            assert_eq!(&heard[..count], b"WATCHDOG=1");
+        }
+        drop(feeding);
+        socket.set_nonblocking(true).unwrap();
+        while socket.recv(&mut heard).is_ok() {}
+        // Nor for one that takes too long.
+        drop(supervisor.feed_for(Duration::ZERO));
+        assert!(socket.recv(&mut heard).is_err());
     }
 }

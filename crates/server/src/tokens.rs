@@ -117,7 +117,7 @@ pub fn rules_now(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<T
 }
 
 /// Where it is kept whose tokens were taken back.
-fn revoked_file(options: &Options) -> PathBuf {
+pub(crate) fn revoked_file(options: &Options) -> PathBuf {
     options.server.data.join(REVOKED)
 }
 

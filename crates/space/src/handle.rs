@@ -176,6 +176,9 @@ impl SpaceHandle {
     /// The present version, if whoever has seen that one has its answer already: nothing that the request reads was touched
     /// since.
     pub(crate) fn unchanged_at(&self, ask: &SpaceRequest, seen: Option<u64>) -> Option<u64> {
+        if self.condition() == Condition::Unsure {
+            return None;
+        }
         let footprint = seen.and_then(|_| ask.footprint());
         let (seen, footprint) = seen.zip(footprint)?;
         lock(&self.shared.cache).unchanged_at(&footprint, seen)

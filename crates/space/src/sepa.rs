@@ -8,7 +8,7 @@ use tidegate_control::hints::{Asks, Hints};
 use tidegate_graph::{GraphError, Limit, Query, QueryLimits, Row};
 
 use crate::change::{Manner, WrittenChange};
-use crate::http::problem::{LIMITED, OUTDATED, UNAVAILABLE};
+use crate::http::problem::{LIMITED, OUTDATED};
 use crate::limits::GRAPHS_MAX;
 use crate::machine::request::{Begun, Refused, ResumePoint, Subscribed};
 
@@ -268,7 +268,7 @@ impl SepaError {
             Refused::TooLong => wrong(413, "too_long", "the result is too long", alias),
             Refused::Closing => wrong(503, "closing", "the broker ends", alias),
             Refused::Panicked => wrong(500, "failed", "an internal error, which is logged", alias),
-            Refused::Unavailable(_) => wrong(503, "unavailable", UNAVAILABLE, alias),
+            Refused::Unavailable(condition) => wrong(503, "unavailable", condition.words(), alias),
             Refused::Declined(_) => wrong(400, "bad_request", "declined", alias),
             Refused::Failed(error @ GraphError::Forbidden(_)) => wrong(403, "forbidden", error.to_string(), alias),
             Refused::Failed(error @ GraphError::Limit(Limit::DataBytes)) => {

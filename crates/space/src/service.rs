@@ -8,7 +8,7 @@ use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_graph::{GraphSpace, SpaceLimits};
-use tidegate_store::disk::{Disk, FsDisk};
+use tidegate_store::disk::{Disk, FsDisk, Mirror, MirroredDisk};
 use tidegate_store::{LogOptions, StoreConfig, StoreError};
 use tracing::error;
 
@@ -94,6 +94,8 @@ pub struct ServiceOptions {
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// Who knows how hard the process is pressed; nobody: it never is.
     pub pressure: Option<Arc<dyn PressureSource>>,
+    /// Where else a change has to be kept before it is confirmed. While that is not certain of its owner, nobody is served.
+    pub mirror: Option<Arc<dyn Mirror>>,
     /// The first pause before the space begins anew after a fault; each further one is twice as long.
     pub restart_pause: Duration,
     /// Where a test may make something go wrong.
@@ -105,8 +107,8 @@ impl Default for ServiceOptions {
         let (limits, admission) = (SpaceLimits::default(), SpaceAdmission::default());
         let (delegation, long_answers) = (DelegationConfig::default(), LongAnswerConfig::default());
         let (services, restart_pause, probe) = (Vec::new(), PAUSE_MIN, None);
-        let (budget, pressure) = (None, None);
-        Self { limits, admission, delegation, long_answers, services, budget, pressure, restart_pause, probe }
+        let (budget, pressure, mirror) = (None, None, None);
+        Self { limits, admission, delegation, long_answers, services, budget, pressure, mirror, restart_pause, probe }
     }
 }
 
@@ -167,7 +169,14 @@ impl Service {
             *lock(&seen) = disk.narrowed().map(str::to_owned);
             Ok(disk)
         };
-        let (service, mut opening) = Self::open_with(disk, config, LogOptions::default(), options)?;
+        let log = LogOptions::default();
+        let (service, mut opening) = match options.mirror.clone() {
+            None => Self::open_with(disk, config, log, options)?,
+            Some(mirror) => {
+                let disk = move || Ok(MirroredDisk::new(disk()?, Arc::clone(&mirror)));
+                Self::open_with(disk, config, log, options)?
+            }
+        };
         if let Some(opening) = &mut opening {
             opening.notes.extend(lock(&narrowed).take());
         }
@@ -231,6 +240,7 @@ impl Service {
         (shared.delegation, shared.long_answers) = (options.delegation, options.long_answers);
         shared.services = ServiceEndpoints::new(options.services.clone());
         shared.pressure.clone_from(&options.pressure);
+        shared.mirror.clone_from(&options.mirror);
         let memory = SpaceMemory::new(options.budget.clone(), &shared.cache);
         (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(&memory));
         (shared.held, shared.data) = (AnswerBytes::new(&memory), DataMemory::new(&memory));

@@ -9,6 +9,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Evaluation, Snapshot, TouchedPlaces};
+use tidegate_store::disk::Mirror;
 use tokio::sync::oneshot;
 
 use crate::admission::SpaceAdmission;
@@ -140,6 +141,8 @@ pub(crate) struct Shared {
     pub(crate) texts: Arc<Texts>,
     pub(crate) probe: Option<Arc<dyn Probe>>,
     pub(crate) pressure: Option<Arc<dyn PressureSource>>,
+    /// Where else changes have to be kept.
+    pub(crate) mirror: Option<Arc<dyn Mirror>>,
     /// How long the doors take to get to what they are told.
     pub(crate) pulse: DoorPulse,
     /// How many subscriptions may be delegated.
@@ -195,6 +198,7 @@ impl Shared {
             texts: Arc::default(),
             probe: None,
             pressure: None,
+            mirror: None,
             pulse: DoorPulse::default(),
             delegation: DelegationConfig::default(),
             flows: AtomicU64::new(0),
@@ -285,8 +289,12 @@ impl Shared {
         }
     }
 
-    /// Whether the space serves, begins anew, or has given up.
+    /// Whether the space serves, begins anew, or has given up; or whether another node may have it.
     pub(crate) fn condition(&self) -> Condition {
+        if !self.is_surely_owner() {
+            // What is here may be old: who was asleep does not know what another has confirmed since.
+            return Condition::Unsure;
+        }
         Condition::of_code(self.condition.load(Ordering::SeqCst))
     }
 
@@ -294,6 +302,11 @@ impl Shared {
     pub(crate) fn unavailable(&self) -> Option<Refused> {
         let condition = self.condition();
         (condition != Condition::Serving).then_some(Refused::Unavailable(condition))
+    }
+
+    /// Whether nobody else can have confirmed anything in the place of this one.
+    fn is_surely_owner(&self) -> bool {
+        self.mirror.as_ref().is_none_or(|mirror| mirror.holds())
     }
 
     pub(crate) fn probe(&self, part: Part) {

@@ -98,6 +98,7 @@ mod tests {
             p50_us: 1.0,
             p99_us: 1.0,
             p999_us: 1.0,
+            ack_us: None,
             faults: Faults::default(),
             reasons: None,
         };

@@ -88,9 +88,12 @@ impl DatagramDoor {
         if self.is_ready { Some(Timestamp::ZERO) } else { self.speaker.endpoint_ref().poll_timeout() }
     }
 
-    fn send_replies(&mut self) {
+    /// Nothing by who may be overtaken: whoever asked asks again.
+    fn send_replies(&mut self, may_speak: bool) {
         while let Some((to, bytes)) = self.speaker.endpoint().poll_reply() {
-            let _ = self.socket.send_to(&bytes, to);
+            if may_speak {
+                let _ = self.socket.send_to(&bytes, to);
+            }
         }
     }
 }
@@ -293,7 +296,7 @@ impl ShardThread {
         if has_routes && !was_known && endpoint.knows(from) {
             lock(&self.shared.datagram_routes).insert(from, self.index);
         }
-        door.send_replies();
+        door.send_replies(self.shared.may_speak());
     }
 
     /// Messages that are to be sent again, addresses that are silent for too long.
@@ -308,7 +311,7 @@ impl ShardThread {
                     routes.remove(&address);
                 }
             }
-            door.send_replies();
+            door.send_replies(self.shared.may_speak());
             let stats = door.speaker.stats();
             if door.shown != Some(stats) {
                 door.shown = Some(stats);
@@ -337,7 +340,9 @@ impl ShardThread {
 
     /// The core wants it closed. False if it is no connection of these doors.
     pub(super) fn close_datagrams(&mut self, id: ConnId) -> bool {
-        self.write_datagrams(id);
+        if self.shared.may_speak() {
+            self.write_datagrams(id);
+        }
         self.doors.iter_mut().any(|door| door.speaker.endpoint().close(&mut self.shard, id, self.now))
     }
 }

@@ -242,8 +242,11 @@ impl ShardThread {
         if let Some(places) = admission.places.filter(|_| door.coap.knows(from)) {
             door.places.insert(from, places);
         }
+        let may_speak = self.shared.may_speak();
         while let Some((to, bytes)) = door.coap.poll_reply() {
-            door.dtls.send(to, &bytes, self.now);
+            if may_speak {
+                door.dtls.send(to, &bytes, self.now);
+            }
         }
     }
 
@@ -276,7 +279,9 @@ impl ShardThread {
 
     /// The core wants it closed, and its session with it. False if it is no connection of this door.
     pub(super) fn close_secure_datagrams(&mut self, id: ConnId) -> bool {
-        self.write_secure_datagrams(id);
+        if self.shared.may_speak() {
+            self.write_secure_datagrams(id);
+        }
         let Some(door) = &mut self.coaps else { return false };
         let Some(address) = door.coap.address_of(id) else { return false };
         door.coap.close(&mut self.shard, id, self.now);

@@ -260,8 +260,9 @@ impl ShardThread {
         if !self.shard.may_write() {
             return;
         }
-        // After everything was decided: what was decided by who was asleep is not said.
-        let may_speak = self.shared.store.as_ref().is_none_or(|store| store.may_speak());
+        // After everything was decided: what was decided by who was asleep is not said. Once is enough for all sockets: who falls asleep between
+        // here and the last of them says late what was decided while nobody else could have the log.
+        let may_speak = self.shared.may_speak();
         self.silenced = (!may_speak).then(|| self.now + SILENCE);
         if !may_speak {
             return;

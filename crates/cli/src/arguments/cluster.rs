@@ -13,7 +13,8 @@ Examples:
   tidegate cluster init plant --nodes a=10.0.0.1,b=10.0.0.2,c=10.0.0.3
                                               the configuration of node a, and plant.invite
   tidegate cluster join plant.invite --node b on the machine of b, with the file from a
-  tidegate cluster status                     who serves, who stands by, what to do";
+  tidegate cluster status                     who serves, who stands by, what to do
+  tidegate cluster why                        why it is as it is: the last hand-overs, in words";
 
 /// Arguments of `tidegate cluster`.
 #[derive(Args)]
@@ -32,6 +33,8 @@ pub(crate) enum ClusterCommand {
     Join(ClusterJoinArgs),
     /// List the nodes: role, epoch, address, and what to do when something is wrong
     Status(ClusterStatusArgs),
+    /// Say who has the log, since when and why, what lags, and what to type
+    Why(ClusterStatusArgs),
     /// Take a node out of the list that has ended for good
     Leave(ClusterLeaveArgs),
     /// Start three nodes on this machine, kill the one that serves, count what is lost
@@ -79,7 +82,7 @@ pub(crate) struct ClusterJoinArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// Arguments of `tidegate cluster status`.
+/// Arguments of `tidegate cluster status` and `tidegate cluster why`.
 #[derive(Args)]
 pub(crate) struct ClusterStatusArgs {
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! `tidegate cluster demo`: three nodes on this machine; the one that serves is killed, the next one carries on, and every message is
-//! accounted for.
+//! `tidegate cluster demo`: three nodes on this machine; the one that serves is killed, the next one carries on, and every message and
+//! every triple is accounted for.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +16,7 @@ use tidegate_server::cluster::managed::find_program;
 use tidegate_wire_mqtt::{Limits, QoS, Subscription, SubscriptionOptions, TopicFilter, Version};
 
 use super::invitation::{Invitation, InvitedNode};
+use super::triples::Triples;
 use crate::arguments::ClusterDemoArgs;
 use crate::client::{BlockingClient, BrokerAddress, ConnectOptions, Happened};
 use crate::init::made_up_password;
@@ -27,6 +28,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// Messages under way at once.
 const WINDOW: u16 = 16;
 const TOPIC: &str = "demo/messages";
+/// Triples that are inserted between two kills.
+const TRIPLES: u32 = 20;
 
 pub(super) fn run(args: &ClusterDemoArgs) -> Result<u8> {
     let Some(engine) = find_program(&args.engine) else {
@@ -45,6 +48,8 @@ pub(super) fn run(args: &ClusterDemoArgs) -> Result<u8> {
     receiver.connect(began + PATIENCE, &mut ledger)?;
     let mut publisher = Publisher::new(&nodes.addresses());
     publisher.publish(args.messages, &mut receiver, &mut ledger)?;
+    let mut triples = Triples::new(nodes.doors());
+    triples.insert(TRIPLES, PATIENCE)?;
     say!("node {} serves after {:.1} s; {}", nodes.owner()?, began.elapsed().as_secs_f64(), ledger.words());
     for round in 1..=args.rounds {
         let killed = nodes.kill_owner()?;
@@ -54,6 +59,7 @@ pub(super) fn run(args: &ClusterDemoArgs) -> Result<u8> {
         let resumed = dead.elapsed();
         let next = nodes.owner()?;
         publisher.publish(args.messages, &mut receiver, &mut ledger)?;
+        triples.insert(TRIPLES, PATIENCE)?;
         say!(
             "round {round}: node {killed} killed with SIGKILL, and its engine; node {next} acknowledges after {:.1} s; {}",
             resumed.as_secs_f64(),
@@ -66,7 +72,9 @@ pub(super) fn run(args: &ClusterDemoArgs) -> Result<u8> {
     say!(
         "ledger: acknowledged {acknowledged}, delivered {delivered}, of them more than once {twice} (QoS 1 allows it), lost {lost}"
     );
-    Ok(u8::from(lost > 0))
+    let (confirmed, gone) = triples.sums(PATIENCE)?;
+    say!("smart space: confirmed {confirmed} changes, lost {gone}");
+    Ok(u8::from(lost + gone > 0))
 }
 
 /// What became of every number.
@@ -267,7 +275,7 @@ impl Nodes {
         let mut made = Invitation::new("demo", "a=127.0.0.1,b=127.0.0.1,c=127.0.0.1", made_up_password()?)?;
         let mut held = Vec::new();
         for node in &mut made.nodes {
-            for port in [&mut node.mqtt, &mut node.admin, &mut node.engine, &mut node.routes] {
+            for port in [&mut node.mqtt, &mut node.admin, &mut node.http, &mut node.engine, &mut node.routes] {
                 // Held until all are found: no two are the same.
                 let listener = TcpListener::bind(("127.0.0.1", 0)).context("a port")?;
                 *port = listener.local_addr().context("a port")?.port();
@@ -298,6 +306,11 @@ impl Nodes {
             from: None,
         };
         self.list.iter().map(address).collect()
+    }
+
+    /// Where the smart space of each is asked.
+    fn doors(&self) -> Vec<SocketAddr> {
+        self.list.iter().map(|node| ([127, 0, 0, 1], node.invited.http).into()).collect()
     }
 
     /// Who serves: the only one whose listener is open.

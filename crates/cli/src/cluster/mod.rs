@@ -3,6 +3,8 @@
 #[cfg(feature = "cluster")]
 mod demo;
 mod invitation;
+#[cfg(feature = "cluster")]
+mod triples;
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -78,7 +80,7 @@ fn next(node: &InvitedNode, folder: &Path) -> String {
     let users = if is_this_machine(&node.host) {
         String::new()
     } else {
-        format!("  tidegate user add NAME -c {config}   (the same users on every node)\n")
+        format!("  tidegate user add NAME -c {config}   (one on every node; later changes at the one that serves)\n")
     };
     format!("Then, here:\n{users}  tidegate -c {config}\n  tidegate cluster status -c {config}\n")
 }
@@ -107,7 +109,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<()> {
 mod with_engine {
     use anyhow::{Context, Result, bail};
     use tidegate_program::out;
-    use tidegate_server::cluster::{self, managed, status};
+    use tidegate_server::cluster::{self, managed, status, why};
     use tidegate_server::config::{Sources, load};
     use tidegate_server::plan::cluster::{ClusterPlan, plan};
 
@@ -116,6 +118,7 @@ mod with_engine {
     pub(super) fn run(command: &ClusterCommand) -> Result<u8> {
         match command {
             ClusterCommand::Status(args) => show(args),
+            ClusterCommand::Why(args) => why(args),
             ClusterCommand::Leave(args) => leave(args).map(|()| 0),
             ClusterCommand::Demo(args) => super::demo::run(args),
             ClusterCommand::EngineChild { parent, program, arguments } => {
@@ -141,6 +144,17 @@ mod with_engine {
             out(&format!("{:#}\n", status::json(&view, &plan)));
         } else {
             out(&status::text(&view, &plan));
+        }
+        Ok(u8::from(!status::is_well(&view)))
+    }
+
+    fn why(args: &ClusterStatusArgs) -> Result<u8> {
+        let plan = planned(&args.file)?;
+        let view = cluster::look(&plan)?;
+        if args.json {
+            out(&format!("{:#}\n", why::json(&view, &plan)));
+        } else {
+            out(&why::text(&view, &plan, std::time::SystemTime::now()));
         }
         Ok(u8::from(!status::is_well(&view)))
     }

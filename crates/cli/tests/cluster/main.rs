@@ -8,6 +8,8 @@
 #[path = "../../../broker/tests/simulation/client.rs"]
 mod client;
 mod nodes;
+mod space;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use client::Client;
-use nodes::{Nodes, PATIENCE, status, tidegate};
+use nodes::{Nodes, PATIENCE, status, tidegate, why};
 use rustix::process::Signal;
 pub(crate) use tidegate_test_support::Dice;
 use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, Property, QoS, Version};
@@ -287,6 +289,114 @@ fn a_node_that_was_asleep_acknowledges_nothing_and_stands_by_and_a_stop_hands_ov
         nodes.list[next].start();
     });
     finish(&mut clients, &mut nodes, "asleep");
+}
+
+/// Stopped for longer than a lease, overtaken, and continued, with messages that nobody has read in its sockets and more that come while it wakes:
+/// of those that need the disk and of those that need none, it acknowledges not one. `TIDEGATE_ROUNDS=30` tries more often.
+#[test]
+fn an_owner_that_was_overtaken_never_acknowledges() {
+    let Some(mut nodes) = Nodes::start() else { return };
+    let mut clients = people();
+    introduce(&mut clients, &mut nodes);
+    let rounds = std::env::var("TIDEGATE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let mut dice = Dice::new(23);
+    for round in 1..=rounds {
+        let sleeper = nodes.owner_but(None);
+        let node = &nodes.list[sleeper];
+        let fenced = fenced(node);
+        let mut sockets: Vec<TcpStream> =
+            (0..8).map(|number| connected(node.mqtt, &format!("late-{number}"))).collect();
+        node.put_to_sleep();
+        // Half before it is overtaken, half behind; "x" is nobody's, "t/x" is for sessions that last.
+        let (early, late) = sockets.split_at_mut(4);
+        early.iter_mut().for_each(|socket| publish_some(socket, 1));
+        nodes.owner_but(Some(sleeper));
+        late.iter_mut().for_each(|socket| publish_some(socket, 1));
+        std::thread::sleep(Duration::from_millis(dice.below(500)));
+        let node = &nodes.list[sleeper];
+        node.signal(Signal::CONT);
+        let heard: Vec<Vec<u8>> = sockets.iter_mut().map(publish_to_the_end).collect();
+        let acknowledged = heard.iter().flatten().filter(|byte| **byte == 0x40).count();
+        assert_eq!(acknowledged, 0, "round {round}: {heard:?}\n{}", nodes.logs());
+        until(&nodes, "it stands by", || fenced_again(&nodes.list[sleeper], fenced));
+    }
+    println!("{rounds} times overtaken, nothing acknowledged");
+    let owner = nodes.owner_but(None);
+    let told = why(&nodes.list[owner].config());
+    let last = &told["handovers"][0];
+    assert_eq!((&last["reason"], &last["epoch"]), (&"lease".into(), &told["epoch"]), "{told:#}");
+    assert!(last["afterwards"].as_str().unwrap().contains("was fenced, and stands by now"), "{told:#}");
+}
+
+fn connected(port: u16, id: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.write_all(&hello(id, Version::V311)).unwrap();
+    let mut connack = [0; 4];
+    socket.read_exact(&mut connack).unwrap();
+    assert_eq!(connack[0] >> 4, 2, "CONNACK");
+    socket
+}
+
+/// QoS 1 to "x" and to "t/x"; the identifiers have no byte that is the first of a PUBACK.
+fn publish_some(socket: &mut TcpStream, id: u8) {
+    let _ = socket.write_all(&[0x32, 6, 0, 1, b'x', 0, id, b'!', 0x32, 8, 0, 3, b't', b'/', b'x', 0, id + 1, b'!']);
+}
+
+/// Goes on publishing until the node ends the connection; all that it has said.
+fn publish_to_the_end(socket: &mut TcpStream) -> Vec<u8> {
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let (mut heard, mut buffer, begun) = (Vec::new(), [0; 256], Instant::now());
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => return heard,
+            Ok(count) => heard.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                publish_some(socket, 3)
+            }
+            Err(_) => return heard,
+        }
+        assert!(begun.elapsed() < PATIENCE, "it does not end the connection");
+    }
+}
+
+/// How often a node was fenced, as it says itself.
+fn fenced(node: &nodes::Node) -> Option<u64> {
+    node.ask("/api/v1/cluster")?.1["cluster"]["fenced"].as_u64()
+}
+
+/// Whether it was fenced once more, and stands by.
+fn fenced_again(node: &nodes::Node, before: Option<u64>) -> bool {
+    let Some((_, answer)) = node.ask("/api/v1/cluster") else { return false };
+    answer["cluster"]["role"] == "standby" && answer["cluster"]["fenced"].as_u64() > before
+}
+
+fn until(nodes: &Nodes, what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "not so: {what}\n{}", nodes.logs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn an_owner_that_is_cut_off_from_its_engine_is_not_ready_and_says_why() {
+    let Some(nodes) = Nodes::start() else { return };
+    let owner = nodes.owner_but(None);
+    let node = &nodes.list[owner];
+    until(&nodes, "it is ready", || node.ask("/readyz").is_some_and(|(code, _)| code == 200));
+    let engine = node.engine_pid().unwrap();
+    rustix::process::kill_process(engine, Signal::STOP).unwrap();
+    // Nothing comes back from there: neither that it is the owner still, nor that it is not.
+    until(&nodes, "it is not ready", || node.ask("/readyz").is_some_and(|(code, _)| code == 503));
+    let (_, ready) = node.ask("/readyz").unwrap();
+    let (_, report) = node.ask("/api/v1/cluster").unwrap();
+    let (_, metrics) = node.ask("/metrics").unwrap();
+    rustix::process::kill_process(engine, Signal::CONT).unwrap();
+    assert!(ready["reasons"][0].as_str().unwrap().starts_with("the cluster's engine does not confirm"), "{ready}");
+    assert_eq!(report["cluster"]["role"], "owner");
+    assert_eq!(report["cluster"]["trouble"], ready["reasons"][0]);
+    let metrics = metrics.as_str().unwrap();
+    assert!(metrics.contains("\ntidegate_cluster_engine_up 0\n"), "{metrics}");
 }
 
 #[test]

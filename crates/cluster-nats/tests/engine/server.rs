@@ -8,7 +8,7 @@ use tidegate_test_support::free_port;
 use tidegate_test_support::skip::{Remedy, skip};
 
 /// How long a server may take to start on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Server {
     child: Child,

@@ -6,7 +6,8 @@ fn key() -> impl Strategy<Value = FileKey> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    (0..1_000_000_000_000_u64).prop_map(|number| format!("log-{number:012}.tide"))
+    let folder = prop::sample::select(Folder::LOGS.to_vec());
+    (folder, 0..1_000_000_000_000_u64).prop_map(|(folder, number)| folder.name(&format!("log-{number:012}.tide")))
 }
 
 fn op() -> impl Strategy<Value = DiskOp> {
@@ -57,10 +58,50 @@ proptest! {
 #[test]
 fn only_the_logs_own_files_are_mirrored() {
     for name in ["log-000000000001.tide", "snapshot-000000000009.tide", "snapshot-000000000009.tide.tmp"] {
-        assert!(is_mirrored(name), "{name}");
+        assert!(Folder::LOGS.iter().all(|folder| is_mirrored(&folder.name(name))), "{name}");
     }
-    let others = ["LOCK", "MARK", "RESERVE", "CLUSTER", "log-1.tide.bad", "../a.tide", "a/b.tide", ".tide", "", ".tmp"];
+    assert!(is_mirrored("access/users") && is_mirrored("access/rules.tmp"));
+    let others = [
+        "access/",
+        "access/log-1.tide",
+        "access/../users",
+        "users",
+        "space/",
+        "space/LOCK",
+        "space/a/b.tide",
+        "space/../a.tide",
+        "space/space/a.tide",
+        "LOCK",
+        "MARK",
+        "RESERVE",
+        "CLUSTER",
+        "log-1.tide.bad",
+        "../a.tide",
+        "a/b.tide",
+        ".tide",
+        "",
+        ".tmp",
+    ];
     for name in others {
         assert!(!is_mirrored(name), "{name}");
     }
+}
+
+#[test]
+fn what_is_about_the_store_alone_is_read_by_releases_that_know_no_other_folder() {
+    let key = FileKey { epoch: 1, count: 2 };
+    let version = |op| Entry { epoch: 1, number: 2, op }.encode()[2];
+    let create = |folder: Folder| DiskOp::Create { file: key, name: folder.name("log-1.tide") };
+    let entry = |folder: Folder| FileEntry { file: key, name: folder.name("log-1.tide"), size: 3 };
+    assert_eq!((version(create(Folder::Store)), version(create(Folder::Space))), (1, 2));
+    assert_eq!(version(DiskOp::Table { files: vec![entry(Folder::Store)] }), 1);
+    assert_eq!(version(DiskOp::Table { files: vec![entry(Folder::Store), entry(Folder::Space)] }), 2);
+    let mut newer = Entry { epoch: 1, number: 2, op: DiskOp::Remove { file: key } }.encode().to_vec();
+    newer[2] = 3;
+    let body = newer.len() - SUM_BYTES;
+    let sum = crc32c::crc32c(&newer[..body]).to_le_bytes();
+    newer[body..].copy_from_slice(&sum);
+    let error = Entry::decode(&newer.into()).unwrap_err();
+    assert_eq!(error, EntryError::Version(3));
+    assert!(error.to_string().contains("reads up to 2; use the newer release"), "{error}");
 }

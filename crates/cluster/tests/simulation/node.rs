@@ -1,13 +1,13 @@
-//! A node: the crate's machines, a folder of its own that loses what was not synced, and records of eight bytes that it
-//! acknowledges when they are kept in both places.
+//! A node: the crate's machines, folders of its own that lose what was not synced, and records of eight bytes that it
+//! acknowledges when they are kept in both places. A record of the smart space has its version in its upper half.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_cluster::limits::{LOOK_INTERVAL, RENEW_INTERVAL};
 use tidegate_cluster::{
-    Answer, Change, Decision, DiskOp, Ending, Entry, FileKey, Lease, LeaseWatch, Mending, NodeName, Note, Opening,
-    Replica, ReplicatedFiles, StreamWriter, Verdict, WriterAct, judge, mend,
+    Answer, Change, Decision, DiskOp, Ending, Entry, FileKey, Folder, Lease, LeaseWatch, Mending, NodeName, Note,
+    Opening, Replica, ReplicatedFiles, StreamWriter, Verdict, WriterAct, judge, mend,
 };
 
 use super::twin::{Reply, Request};
@@ -17,6 +17,11 @@ use super::twin::{Reply, Request};
 pub(crate) struct OwnFile {
     pub(crate) bytes: Vec<u8>,
     pub(crate) synced: usize,
+}
+
+/// The version of the smart space that a record makes; 0 of one of the store's.
+pub(crate) fn version_of(record: u64) -> u32 {
+    (record >> 32) as u32
 }
 
 #[derive(Debug)]
@@ -62,6 +67,8 @@ pub(crate) struct Node {
     renewed_at: Option<Duration>,
     /// Records, the file and size that holds them, and the operation they wait for.
     owed: Vec<(u64, String, usize, u64)>,
+    /// Of the smart space, since it serves.
+    version: u32,
 }
 
 impl Node {
@@ -78,6 +85,7 @@ impl Node {
             copy: BTreeMap::new(),
             renewed_at: None,
             owed: Vec::new(),
+            version: 0,
         }
     }
 
@@ -258,16 +266,26 @@ impl Node {
     }
 
     pub(crate) fn records(&self) -> BTreeSet<u64> {
-        let files = self.folder.iter().filter(|(name, _)| name.strip_suffix(".tmp").is_none());
+        Folder::LOGS.iter().flat_map(|folder| self.records_of(*folder)).collect()
+    }
+
+    fn records_of(&self, folder: Folder) -> BTreeSet<u64> {
+        let is_finished = |name: &str| Folder::of(name).0 == folder && name.strip_suffix(".tmp").is_none();
+        let files = self.folder.iter().filter(|(name, _)| is_finished(name));
         let words = files.flat_map(|(_, file)| file.bytes.chunks_exact(8));
         words.map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
-    /// A client's record: into the folder and on its way to the stream. It is acknowledged later, or never.
-    pub(crate) fn write(&mut self, record: u64, now: Duration) -> Step {
+    /// A client's record: into a folder and on its way to the stream. It is acknowledged later, or never.
+    pub(crate) fn write(&mut self, folder: Folder, content: u32, now: Duration) -> Step {
         let mut step = Step::default();
+        let version = match folder {
+            Folder::Space => self.version + 1,
+            _ => 0,
+        };
+        let record = u64::from(version) << 32 | u64::from(content);
         let Phase::Owns { files, is_ready: true, .. } = &mut self.phase else { return step };
-        let name = format!("log-{}.tide", files.writer.epoch());
+        let name = folder.name(&format!("log-{}.tide", files.writer.epoch()));
         if !self.folder.contains_key(&name) && files.create(&name).is_ok() {
             self.folder.insert(name.clone(), OwnFile::default());
         }
@@ -275,20 +293,22 @@ impl Node {
         if let (Ok(number), Some(file)) = (files.append(&name, &bytes), self.folder.get_mut(&name)) {
             file.bytes.extend(bytes);
             self.owed.push((record, name, file.bytes.len(), number));
+            self.version = self.version.max(version);
         }
         self.pump(now, &mut step);
         step
     }
 
-    /// Everything into one new file, and the others go; all at once, and without waiting for the stream.
-    pub(crate) fn compact(&mut self, now: Duration) -> Step {
-        let (mut step, records) = (Step::default(), self.records());
+    /// Everything of a folder into one new file, and the others go; all at once, and without waiting for the stream.
+    pub(crate) fn compact(&mut self, folder: Folder, now: Duration) -> Step {
+        let (mut step, records) = (Step::default(), self.records_of(folder));
         let Phase::Owns { files, is_ready: true, .. } = &mut self.phase else { return step };
-        let name = format!("snapshot-{}-{}.tide", files.writer.epoch(), records.len());
+        let name = folder.name(&format!("snapshot-{}-{}.tide", files.writer.epoch(), records.len()));
         let temporary = format!("{name}.tmp");
         let bytes: Vec<u8> = records.iter().flat_map(|record| record.to_le_bytes()).collect();
-        let current = format!("log-{}.tide", files.writer.epoch());
-        let olds: Vec<String> = self.folder.keys().filter(|old| **old != name && **old != current).cloned().collect();
+        let current = folder.name(&format!("log-{}.tide", files.writer.epoch()));
+        let is_old = |old: &&String| Folder::of(old).0 == folder && **old != name && **old != current;
+        let olds: Vec<String> = self.folder.keys().filter(is_old).cloned().collect();
         let is_written = files.create(&temporary).is_ok()
             && files.append(&temporary, &bytes).is_ok()
             && files.rename(&temporary, &name).is_ok();
@@ -345,7 +365,9 @@ impl Node {
             !is_kept
         });
         if begins {
-            step.began = Some(self.records());
+            let records = self.records();
+            self.version = records.last().map_or(0, |record| version_of(*record));
+            step.began = Some(records);
         }
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tidegate_cluster::Ending;
+use tidegate_cluster::{Ending, Folder};
 
-use super::node::{Node, Step, TICK};
+use super::node::{Node, Step, TICK, version_of};
 use super::twin::{Reply, Request, Twin};
 
 /// How long a world lives, and how long before its end nothing goes wrong any more.
@@ -28,6 +28,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) acknowledged: u64,
+    /// Of them changes of the smart space.
+    pub(crate) versions: u64,
     pub(crate) adopted: u64,
     pub(crate) fenced: u64,
     pub(crate) tails_lost: u64,
@@ -37,6 +39,7 @@ pub(crate) struct Outcome {
 impl AddAssign for Outcome {
     fn add_assign(&mut self, other: Self) {
         self.acknowledged += other.acknowledged;
+        self.versions += other.versions;
         self.adopted += other.adopted;
         self.fenced += other.fenced;
         self.tails_lost += other.tails_lost;
@@ -70,8 +73,10 @@ pub(crate) struct World {
     cut_until: Vec<Duration>,
     stalled_until: Duration,
     next_process: u64,
-    next_record: u64,
+    next_record: u32,
     acknowledged: BTreeSet<u64>,
+    /// What was acknowledged as a version of the smart space.
+    versions: BTreeMap<u32, u64>,
     last_owner: usize,
     /// All have lost power, and the last owner does not serve yet: the others are not started before.
     waits_for_owner: bool,
@@ -97,6 +102,7 @@ impl World {
             next_process: 10,
             next_record: 1,
             acknowledged: BTreeSet::new(),
+            versions: BTreeMap::new(),
             last_owner: 0,
             waits_for_owner: false,
             outcome: Outcome::default(),
@@ -205,11 +211,13 @@ impl World {
             if !self.is_up[node] || !self.nodes[node].is_ready() {
                 continue;
             }
+            // Both folders of one owner, in one stream.
+            let folder = if self.below(3) == 0 { Folder::Space } else { Folder::Store };
             let step = if self.below(150) == 0 {
-                self.nodes[node].compact(self.now)
+                self.nodes[node].compact(folder, self.now)
             } else {
                 self.next_record += 1;
-                self.nodes[node].write(self.next_record, self.now)
+                self.nodes[node].write(folder, self.next_record, self.now)
             };
             self.take(node, step);
             let (after, process) = (self.millis(1, 30), self.nodes[node].incarnation);
@@ -291,6 +299,12 @@ impl World {
         for (record, operation) in step.acknowledged {
             assert!(self.twin.taken.contains(&operation), "seed {}: {operation:?} was never taken", self.seed);
             self.acknowledged.insert(record);
+            self.outcome.versions += u64::from(version_of(record) > 0);
+            if version_of(record) > 0 {
+                let before = self.versions.insert(version_of(record), record);
+                let is_other = before.is_some_and(|before| before != record);
+                assert!(!is_other, "seed {}: version {} was another before", self.seed, version_of(record));
+            }
         }
         if let Some(records) = step.began {
             self.check_kept(&records);

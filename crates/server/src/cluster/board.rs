@@ -1,18 +1,23 @@
 //! What this node knows of itself, for whoever asks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use tidegate_admin::{ClusterReport, ClusterRole};
-use tidegate_cluster_nats::{Lag, News};
+use tidegate_cluster_nats::{Carrier, Lag, News};
 use tracing::{info, warn};
 
+use super::why;
 use crate::plan::cluster::ClusterPlan;
+use crate::serve::CUT_OFF;
 
 /// Shared by the thread that waits or serves and the doors that are asked.
 #[derive(Debug)]
 pub(crate) struct ClusterBoard {
     report: Mutex<ClusterReport>,
     address: String,
+    /// Its role, and since when.
+    since: Mutex<(ClusterRole, Instant)>,
     /// While this node carries the log.
     lag: Mutex<Option<Lag>>,
 }
@@ -30,8 +35,11 @@ impl ClusterBoard {
             takeovers: 0,
             fenced: 0,
             trouble: None,
+            since_s: None,
+            handover: None,
         };
-        Arc::new(Self { report: Mutex::new(report), address: plan.address.clone(), lag: Mutex::default() })
+        let since = Mutex::new((report.role, Instant::now()));
+        Arc::new(Self { report: Mutex::new(report), address: plan.address.clone(), since, lag: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, ClusterReport> {
@@ -42,7 +50,9 @@ impl ClusterBoard {
         let mut report = self.lock().clone();
         if let Some(lag) = &*self.lag.lock().unwrap_or_else(PoisonError::into_inner) {
             report.lag = lag.waiting();
+            report.trouble = (!lag.holds()).then(|| CUT_OFF.to_owned());
         }
+        report.since_s = Some(self.since().elapsed().as_secs());
         report
     }
 
@@ -68,25 +78,43 @@ impl ClusterBoard {
                     (report.role, report.trouble) = (ClusterRole::Standby, None);
                 }
             }
+            News::AccessStays(words) => warn!(event = "access_stays", "{words}"),
             News::TakesOver { epoch } => {
                 info!(event = "cluster_takeover", epoch, "the log is this node's; what is there is being read");
                 (report.role, report.epoch, report.trouble) = (ClusterRole::TakingOver, epoch, None);
                 (report.owner, report.owner_address) = (Some(report.node.clone()), Some(self.address.clone()));
             }
         }
+        self.note_role(&report);
     }
 
-    pub(crate) fn serves(&self, epoch: u64, lag: Lag) {
+    pub(crate) fn serves(&self, carrier: &Carrier) {
         let mut report = self.lock();
-        (report.role, report.epoch, report.lag) = (ClusterRole::Owner, epoch, 0);
+        (report.role, report.epoch, report.lag) = (ClusterRole::Owner, carrier.epoch(), 0);
+        report.handover = Some(why::handover_words(carrier.handover()));
         report.takeovers += 1;
-        *self.lag.lock().unwrap_or_else(PoisonError::into_inner) = Some(lag);
+        self.note_role(&report);
+        *self.lag.lock().unwrap_or_else(PoisonError::into_inner) = Some(carrier.lag());
+    }
+
+    /// From now on it is what the report says.
+    fn note_role(&self, report: &ClusterReport) {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.0 != report.role {
+            *since = (report.role, Instant::now());
+        }
+    }
+
+    fn since(&self) -> Instant {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     pub(crate) fn is_fenced(&self) {
         let mut report = self.lock();
         (report.role, report.owner, report.owner_address) = (ClusterRole::Waiting, None, None);
         report.fenced += 1;
+        report.handover = None;
+        self.note_role(&report);
         *self.lag.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

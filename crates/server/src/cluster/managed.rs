@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -44,7 +44,7 @@ impl RunningEngine {
         std::fs::create_dir_all(&engine.folder)
             .with_context(|| format!("{} cannot be made", engine.folder.display()))?;
         let file = engine.folder.join("nats.conf");
-        write_private(&file, &configuration(plan, engine))
+        write_private(&file, &configuration(plan, engine)?)
             .with_context(|| format!("{} cannot be written", file.display()))?;
         let log = engine.folder.join("nats.log");
         let is_ending = Arc::new(AtomicBool::new(false));
@@ -101,18 +101,44 @@ fn start(program: &Path, file: &Path) -> io::Result<Child> {
     command.spawn()
 }
 
+/// What a look at the engine's process tells.
+#[derive(Debug, PartialEq, Eq)]
+enum Sight {
+    Runs,
+    /// It has ended, with these words.
+    Gone(String),
+    /// The system does not say: it may run.
+    Unknown(String),
+}
+
+fn sight(look: io::Result<Option<ExitStatus>>) -> Sight {
+    match look {
+        Ok(None) => Sight::Runs,
+        Ok(Some(status)) => Sight::Gone(status.to_string()),
+        // Somebody else has heard of its end. Its number may be another process' by now, which is not to be ended.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error()) => {
+            Sight::Gone(format!("nobody knows how ({error})"))
+        }
+        Err(error) => Sight::Unknown(format!("whether it runs cannot be seen ({error}), so it was killed")),
+    }
+}
+
 /// Why it has ended; none if it was told to.
 fn attend(mut child: Child, is_ending: &AtomicBool) -> Option<String> {
     let mut told: Option<Instant> = None;
     loop {
-        match child.try_wait() {
-            Ok(Some(_)) if told.is_some() => return None,
-            Ok(Some(status)) => return Some(status.to_string()),
-            Ok(None) => {}
-            Err(error) => return Some(error.to_string()),
+        let is_wanted = !is_ending.load(Ordering::Relaxed);
+        match sight(child.try_wait()) {
+            Sight::Runs => {}
+            Sight::Gone(why) => return is_wanted.then_some(why),
+            Sight::Unknown(why) => {
+                // Another beside it would have neither its ports nor its folder.
+                let _ = child.kill().and_then(|()| child.wait());
+                return is_wanted.then_some(why);
+            }
         }
         match told {
-            None if is_ending.load(Ordering::Relaxed) => {
+            None if !is_wanted => {
                 told = Some(Instant::now());
                 tell(&child, rustix::process::Signal::TERM);
             }
@@ -173,44 +199,72 @@ fn write_private(file: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The engine's configuration, in its own language.
-fn configuration(plan: &ClusterPlan, engine: &ManagedEngine) -> String {
+fn configuration(plan: &ClusterPlan, engine: &ManagedEngine) -> Result<String> {
     let mut text = String::from("# Written by tidegate at each start; changes are lost.\n");
-    let folder = engine.folder.display();
+    let in_folder = |name: &str| quoted_path("server.data", &engine.folder.join(name));
+    let (pid, log, folder) =
+        (in_folder("nats.pid")?, in_folder("nats.log")?, quoted_path("server.data", &engine.folder)?);
     let mut line = |words: std::fmt::Arguments<'_>| {
         let _ = writeln!(text, "{words}");
     };
     line(format_args!("server_name: \"{}\"", plan.server_name()));
     line(format_args!("listen: \"{}\"", engine.listen));
-    line(format_args!(
-        "pid_file: \"{folder}/nats.pid\"\nlog_file: \"{folder}/nats.log\"\nlogfile_size_limit: 16MB\nlogfile_max_num: 3"
-    ));
+    line(format_args!("pid_file: {pid}\nlog_file: {log}\nlogfile_size_limit: 16MB\nlogfile_max_num: 3"));
     // What is acknowledged is on its medium: after a power cut of all machines any of them may start first.
-    line(format_args!("jetstream {{\n  store_dir: \"{folder}\"\n  sync_interval: always\n}}"));
+    line(format_args!("jetstream {{\n  store_dir: {folder}\n  sync_interval: always\n}}"));
     if let Some(EngineCredentials { name, password }) = &plan.user {
-        line(format_args!("authorization {{\n  user: \"{name}\"\n  password: \"{password}\"\n}}"));
+        let (name, password) = (quoted(name), quoted(password));
+        line(format_args!("authorization {{\n  user: {name}\n  password: {password}\n}}"));
     }
     if engine.peers.is_empty() {
-        return text;
+        return Ok(text);
     }
     line(format_args!("cluster {{\n  name: \"{}\"\n  listen: \"{}\"", plan.name, engine.routes));
     let before = plan.user.as_ref().map(|EngineCredentials { name, password }| {
-        line(format_args!(
-            "  authorization {{\n    user: \"{name}\"\n    password: \"{password}\"\n    timeout: 5\n  }}"
-        ));
+        let (user, secret) = (quoted(name), quoted(password));
+        line(format_args!("  authorization {{\n    user: {user}\n    password: {secret}\n    timeout: 5\n  }}"));
         format!("{name}:{}@", percent_encoded(password))
     });
     if let (Some((cert, key)), Some(ca)) = (&engine.tls, &plan.ca) {
-        let (cert, key, ca) = (cert.display(), key.display(), ca.display());
+        let cert = quoted_path("cluster.cert", cert)?;
+        let (key, ca) = (quoted_path("cluster.key", key)?, quoted_path("cluster.ca", ca)?);
         line(format_args!(
-            "  tls {{\n    cert_file: \"{cert}\"\n    key_file: \"{key}\"\n    ca_file: \"{ca}\"\n    verify: true\n    timeout: 5\n  }}"
+            "  tls {{\n    cert_file: {cert}\n    key_file: {key}\n    ca_file: {ca}\n    verify: true\n    timeout: 5\n  }}"
         ));
     }
     line(format_args!("  routes: ["));
     for peer in &engine.peers {
-        line(format_args!("    \"nats-route://{}{peer}\"", before.as_deref().unwrap_or_default()));
+        line(format_args!("    {}", quoted(&format!("nats-route://{}{peer}", before.as_deref().unwrap_or_default()))));
     }
     line(format_args!("  ]\n}}"));
-    text
+    Ok(text)
+}
+
+/// A string of the engine's configuration: what would end it, or begin something else, is escaped.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_ascii_control() => {
+                let _ = write!(quoted, "\\x{:02X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The same of a path, which may be bytes that are no text: the engine has no words for such a place.
+fn quoted_path(key: &str, path: &Path) -> Result<String> {
+    let words = || {
+        format!(
+            "{key}: the engine can be told only of places whose names are text (UTF-8), and {} is none",
+            path.display()
+        )
+    };
+    path.to_str().map(quoted).with_context(words)
 }
 
 /// For an address: only letters and digits stand for themselves.
@@ -225,6 +279,7 @@ fn percent_encoded(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::plan::cluster::EnginePlan;
+    use std::os::unix::ffi::OsStringExt;
 
     fn plan(peers: &[&str], has_user: bool) -> (ClusterPlan, ManagedEngine) {
         let engine = ManagedEngine {
@@ -244,6 +299,8 @@ mod tests {
             replicas: peers.len().max(1),
             address: "a:1883".to_owned(),
             store: "/data/store".into(),
+            space: "/data/space".into(),
+            access: Vec::new(),
         };
         (plan, engine)
     }
@@ -251,13 +308,54 @@ mod tests {
     #[test]
     fn one_engine_has_no_routes_and_three_have_each_others() {
         let (alone, engine) = plan(&[], false);
-        let text = configuration(&alone, &engine);
+        let text = configuration(&alone, &engine).unwrap();
         assert!(text.contains("server_name: \"plant-a\"") && text.contains("sync_interval: always"), "{text}");
         assert!(!text.contains("cluster {") && !text.contains("authorization"), "{text}");
         let (three, engine) = plan(&["a:6222", "b:6222", "c:6222"], true);
-        let text = configuration(&three, &engine);
+        let text = configuration(&three, &engine).unwrap();
         assert!(text.contains("\"nats-route://tidegate:a%40b@b:6222\""), "{text}");
         assert!(text.contains("listen: \"0.0.0.0:6222\"") && text.contains("verify: true"), "{text}");
+    }
+
+    #[test]
+    fn a_place_with_a_quote_is_no_end_of_its_line() {
+        let (mut plan, mut engine) = plan(&["a:6222", "b:6222", "c:6222"], true);
+        engine.folder = "/data/\"} include \\ \n\u{e9}".into();
+        engine.tls = Some(("/c\".pem".into(), "/k\\.pem".into()));
+        plan.ca = Some("/c\na.pem".into());
+        let text = configuration(&plan, &engine).unwrap();
+        for line in [
+            r#"store_dir: "/data/\"} include \\ \x0Aé""#,
+            r#"pid_file: "/data/\"} include \\ \x0Aé/nats.pid""#,
+            r#"cert_file: "/c\".pem""#,
+            r#"key_file: "/k\\.pem""#,
+            r#"ca_file: "/c\x0Aa.pem""#,
+        ] {
+            assert!(text.lines().any(|found| found.trim() == line), "{line}: {text}");
+        }
+        engine.folder = std::ffi::OsString::from_vec(b"/data/\xff".to_vec()).into();
+        let refused = configuration(&plan, &engine).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("server.data: the engine can be told only of places") && refused.contains("/data/"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn an_engine_that_cannot_be_seen_is_not_taken_for_one_that_has_ended() {
+        let failed = |code: rustix::io::Errno| sight(Err(io::Error::from_raw_os_error(code.raw_os_error())));
+        assert!(matches!(failed(rustix::io::Errno::PERM), Sight::Unknown(why) if why.contains("so it was killed")));
+        assert!(matches!(failed(rustix::io::Errno::CHILD), Sight::Gone(why) if why.starts_with("nobody knows how")));
+        assert_eq!(sight(Ok(None)), Sight::Runs);
+        // One that was told to end and of which somebody else has heard is no engine that is started again.
+        let child = Command::new("true").spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+        assert_eq!(attend_told(child), None);
+    }
+
+    fn attend_told(child: Child) -> Option<String> {
+        attend(child, &AtomicBool::new(true))
     }
 
     #[test]

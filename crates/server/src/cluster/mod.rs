@@ -4,12 +4,15 @@
 //! One node serves at a time. What its store writes is kept by the engine, too, before anybody is told (`tidegate-cluster-nats`); who may
 //! write is decided by the engine's order of messages, so a node that was asleep acknowledges nothing when it wakes.
 
+mod access;
 mod board;
 mod door;
 pub mod managed;
 pub mod status;
+pub mod why;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,9 +21,9 @@ use anyhow::{Context, Result, bail};
 use ring::rand::{SecureRandom, SystemRandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use tidegate_cluster::NodeName;
+use tidegate_cluster::{NodeName, next_incarnation};
 use tidegate_cluster_nats::{
-    Carrier, ClusterError, ClusterView, Ending, EngineOptions, EngineUser, Membership, News, stand_by,
+    AccessFile, Carrier, ClusterError, ClusterView, Ending, EngineOptions, EngineUser, Membership, News, stand_by,
 };
 use tracing::{error, info, warn};
 
@@ -48,10 +51,10 @@ pub(crate) fn run(process: &mut Process, ready: Ready, plan: &ClusterPlan) -> Re
         EnginePlan::At(_) => None,
     };
     let board = ClusterBoard::new(plan);
-    let mut ready = Some(ready);
+    let (mut ready, mut incarnation) = (Some(ready), random_number()?);
     loop {
         let is_lost = Arc::new(AtomicBool::new(false));
-        let Some(carrier) = wait_for_turn(process, plan, &board, &is_lost)? else {
+        let Some(carrier) = wait_for_turn(process, plan, &board, &is_lost, &mut incarnation)? else {
             info!(event = "stopped", "stopped");
             drop(engine);
             return Ok(());
@@ -63,7 +66,12 @@ pub(crate) fn run(process: &mut Process, ready: Ready, plan: &ClusterPlan) -> Re
                 return Err(error);
             }
         };
-        let served = serve_as_owner(process, fresh, &board, &carrier, &is_lost);
+        let is_over = AtomicBool::new(false);
+        let served = std::thread::scope(|scope| {
+            scope.spawn(|| access::copy(&access_files(plan), &carrier, &is_over));
+            let _over = access::OnDrop(&is_over);
+            serve_as_owner(process, fresh, &board, &carrier, &is_lost)
+        });
         let (ending, epoch) = (carrier.ending(), carrier.epoch());
         // In good order or not: others need not wait for this process.
         carrier.leave();
@@ -106,7 +114,9 @@ fn wait_for_successor(plan: &ClusterPlan, epoch: u64) {
 /// or folder: the log that was taken over is this one's.
 fn configuration(sources: &Sources, before: Option<Ready>, plan: &ClusterPlan) -> Result<Ready> {
     match (prepare(sources), before) {
-        (Ok(fresh), _) if plan::cluster::plan(&fresh.loaded)?.as_ref() == Some(plan) => Ok(fresh),
+        (Ok(fresh), _) if plan::cluster::plan(&fresh.loaded)?.is_some_and(|fresh| fresh.is_same_node(plan)) => {
+            Ok(fresh)
+        }
         (Ok(_), Some(before)) => {
             error!(event = "reload_failed", "[cluster] or the folder of the store has changed: that needs a restart");
             Ok(before)
@@ -129,9 +139,10 @@ fn serve_as_owner(
     is_lost: &Arc<AtomicBool>,
 ) -> Result<ServeEnd> {
     ready.config.mirror = Some(carrier.mirror());
-    board.serves(carrier.epoch(), carrier.lag());
+    board.serves(carrier);
     let reporting = Arc::clone(board);
-    let seat = Seat { is_lost: Arc::clone(is_lost), report: Arc::new(move || reporting.report()) };
+    let report = Arc::new(move || reporting.report());
+    let seat = Seat { is_lost: Arc::clone(is_lost), report, space: carrier.space_mirror() };
     serve(process, ready, Some(&seat))
 }
 
@@ -141,6 +152,7 @@ fn wait_for_turn(
     plan: &ClusterPlan,
     board: &Arc<ClusterBoard>,
     is_lost: &Arc<AtomicBool>,
+    incarnation: &mut u64,
 ) -> Result<Option<Carrier>> {
     let (loaded, supervisor) = (&process.loaded, Supervisor::of_process());
     let door = match plan::admin(&loaded.options).map(|at| StandbyDoor::open(at, Arc::clone(board))) {
@@ -161,7 +173,8 @@ fn wait_for_turn(
         signals.try_borrow_mut().is_ok_and(|mut signals| asks_to_stop(&mut signals))
     };
     loop {
-        let membership = membership(plan)?;
+        *incarnation = next_incarnation(*incarnation);
+        let membership = membership(plan, *incarnation)?;
         let lost = Arc::clone(is_lost);
         let on_end = move |_: Ending| {
             lost.store(true, Ordering::Relaxed);
@@ -200,17 +213,29 @@ fn asks_to_stop(signals: &mut Signals) -> bool {
     stop
 }
 
-fn membership(plan: &ClusterPlan) -> Result<Membership> {
+fn random_number() -> Result<u64> {
     let mut bytes = [0; 8];
     let filled = SystemRandom::new().fill(&mut bytes);
     anyhow::ensure!(filled.is_ok(), "the system has no random numbers");
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+fn membership(plan: &ClusterPlan, incarnation: u64) -> Result<Membership> {
     Ok(Membership {
         engine: engine_options(plan)?,
         node: plan.node.clone(),
-        incarnation: u64::from_ne_bytes(bytes),
+        incarnation,
         address: plan.address.clone(),
         store: plan.store.clone(),
+        space: plan.space.clone(),
+        access: access_files(plan),
     })
+}
+
+/// What says who may come in, where it is on this node.
+fn access_files(plan: &ClusterPlan) -> Vec<AccessFile> {
+    let file = |(name, path): &(&'static str, PathBuf)| AccessFile { name, path: path.clone() };
+    plan.access.iter().map(file).collect()
 }
 
 /// The cluster, as its engine knows it.

@@ -13,7 +13,7 @@ use crate::plan::cluster::ClusterPlan;
 const LONG_GONE: Duration = Duration::from_secs(300);
 
 /// What a node is to who looks from outside.
-fn role(view: &ClusterView, node: &NodeView) -> &'static str {
+pub(super) fn role(view: &ClusterView, node: &NodeView) -> &'static str {
     let is_owner = view.owner.as_ref().is_some_and(|(owner, epoch)| *owner == node.node && *epoch == node.lease.epoch);
     match (node.lease.has_left, is_alive(node), is_owner) {
         (true, ..) => "left",
@@ -49,9 +49,10 @@ pub fn text(view: &ClusterView, plan: &ClusterPlan) -> String {
     } else {
         format!("{copies} of {} copies current", plan.replicas)
     };
+    let of_space = view.space_messages.map(|count| format!(" ({count} of the smart space)")).unwrap_or_default();
     let _ = writeln!(
         text,
-        "cluster {}  epoch {epoch}  log {} messages, {} KiB, {of_copies}",
+        "cluster {}  epoch {epoch}  log {} messages{of_space}, {} KiB, {of_copies}",
         plan.name,
         view.messages,
         view.bytes / 1024
@@ -93,12 +94,14 @@ pub fn json(view: &ClusterView, plan: &ClusterPlan) -> serde_json::Value {
         "nodes": view.nodes.iter().map(node).collect::<Vec<_>>(),
         "copies": view.copies.iter().map(copy).collect::<Vec<_>>(),
         "messages": view.messages,
+        "space_messages": view.space_messages,
         "bytes": view.bytes,
         "advice": advice(view),
     })
 }
 
-fn advice(view: &ClusterView) -> Vec<String> {
+/// What is wrong, with what to do.
+pub(super) fn advice(view: &ClusterView) -> Vec<String> {
     let mut advice = Vec::new();
     let with = |wanted: &str| view.nodes.iter().filter(|node| role(view, node) == wanted).collect::<Vec<_>>();
     let (owners, standbys) = (with("owner"), with("standby"));
@@ -143,13 +146,13 @@ fn advice(view: &ClusterView) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::plan::cluster::EnginePlan;
     use tidegate_cluster::Lease;
     use tidegate_cluster_nats::CopyView;
 
-    fn plan() -> ClusterPlan {
+    pub(in crate::cluster) fn plan() -> ClusterPlan {
         ClusterPlan {
             name: "plant".parse().unwrap(),
             node: "a".parse().unwrap(),
@@ -159,23 +162,35 @@ mod tests {
             replicas: 3,
             address: String::new(),
             store: "store".into(),
+            space: "space".into(),
+            access: Vec::new(),
         }
     }
 
-    fn node(name: &str, epoch: u64, age: Option<u64>, has_left: bool) -> NodeView {
+    pub(in crate::cluster) fn node(name: &str, epoch: u64, age: Option<u64>, has_left: bool) -> NodeView {
         let lease = Lease { incarnation: 1, epoch, has_left, address: format!("{name}.example:1883") };
         NodeView { node: name.parse().unwrap(), lease, age: age.map(Duration::from_secs) }
     }
 
-    fn view(nodes: Vec<NodeView>) -> ClusterView {
+    pub(in crate::cluster) fn view(nodes: Vec<NodeView>) -> ClusterView {
         let copies = ["plant-a", "plant-b", "plant-c"];
         let copy = |server: &&str| CopyView {
             server: (*server).to_owned(),
             is_leader: *server == "plant-a",
             is_current: true,
+            lag: 0,
+            silent_for: None,
         };
         let copies = copies.iter().map(copy).collect();
-        ClusterView { owner: Some(("a".parse().unwrap(), 4)), nodes, messages: 7, bytes: 4096, copies }
+        ClusterView {
+            owner: Some(("a".parse().unwrap(), 4)),
+            nodes,
+            messages: 7,
+            bytes: 4096,
+            space_messages: Some(3),
+            copies,
+            handovers: Vec::new(),
+        }
     }
 
     #[test]
@@ -183,7 +198,12 @@ mod tests {
         let view = view(vec![node("a", 4, Some(1), false), node("b", 0, Some(2), false), node("c", 0, Some(0), false)]);
         assert!(is_well(&view));
         let text = text(&view, &plan());
-        assert!(text.starts_with("cluster plant  epoch 4  log 7 messages, 4 KiB, 3 of 3 copies current\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "cluster plant  epoch 4  log 7 messages (3 of the smart space), 4 KiB, 3 of 3 copies current\n"
+            ),
+            "{text}"
+        );
         assert!(text.contains("a                owner") && text.contains("b                standby"), "{text}");
     }
 

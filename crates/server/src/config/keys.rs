@@ -205,7 +205,7 @@ keys! {
         Restart timeout: Span<100, 60_000> = Span(std::time::Duration::from_secs(5));
     }
     cluster: ClusterSection {
-        /// The cluster that this broker is a node of; "off": it is alone. One node serves at a time, and the others stand by with a copy of its log.
+        /// The cluster that this broker is a node of; "off": it is alone. One node serves at a time, and the others stand by with a copy of its log and of the smart space's.
         Restart name: Or<Off, ClusterLabel> = Or::WORD;
         /// This node's name, which no other of its cluster has.
         Restart node: Or<Off, NodeLabel> = Or::WORD;

@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidegate_cluster::limits::ADDRESS_BYTES_MAX;
-use tidegate_cluster::{ClusterName, NodeName};
+use tidegate_cluster::{ACCESS_FILES, ClusterName, NodeName};
 use tidegate_store::Durability;
 
-use super::{guard, store_dir, unreadable};
+use super::{guard, space_dir, store_dir, unreadable, usual_password_file};
 use crate::config::cluster::{ClusterLabel, EngineWord, NodeLabel};
 use crate::config::keys::{KEYS, Options};
 use crate::config::setting::WholeNumber;
 use crate::config::{ConfigProblem, Loaded, Origin, Problems};
+use crate::tokens::revoked_file;
 
 /// Copies that a cluster of three or more has, if nobody says otherwise.
 const USUAL_REPLICAS: usize = 3;
@@ -30,6 +31,10 @@ pub struct ClusterPlan {
     pub address: String,
     /// The folder of the store.
     pub store: PathBuf,
+    /// The folder of the smart space.
+    pub space: PathBuf,
+    /// Users and rules, by their names in the lineage: taken from the node that served before.
+    pub access: Vec<(&'static str, PathBuf)>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -67,6 +72,11 @@ pub struct ManagedEngine {
 }
 
 impl ClusterPlan {
+    /// Whether another plan is of the same node and folders; which files say who may come in changes while it runs.
+    pub fn is_same_node(&self, other: &Self) -> bool {
+        Self { access: other.access.clone(), ..self.clone() } == *other
+    }
+
     /// What a managed engine's server is called.
     pub fn server_name(&self) -> String {
         format!("{}-{}", self.name, self.node)
@@ -79,11 +89,6 @@ impl ClusterPlan {
             EnginePlan::At(servers) => servers.clone(),
         }
     }
-}
-
-/// Whether this broker is a node of a cluster.
-pub fn is_node(options: &Options) -> bool {
-    options.cluster.name.clone().value().is_some()
 }
 
 /// What the section comes to; none if this broker is alone.
@@ -137,11 +142,20 @@ pub fn plan(loaded: &Loaded) -> Result<Option<ClusterPlan>, Problems> {
     }
     match node {
         Some(node) if problems.is_empty() => {
-            let (ca, store) = (section.ca.clone(), store_dir(&loaded.options));
-            Ok(Some(ClusterPlan { name, node, engine, user, ca, replicas, address, store }))
+            let (ca, store, space) = (section.ca.clone(), store_dir(&loaded.options), space_dir(&loaded.options));
+            let access = access(&loaded.options);
+            Ok(Some(ClusterPlan { name, node, engine, user, ca, replicas, address, store, space, access }))
         }
         _ => Err(Problems(problems)),
     }
+}
+
+/// Where users, rules of access and what was taken back of tokens are, here or as soon as there are any.
+fn access(options: &Options) -> Vec<(&'static str, PathBuf)> {
+    let security = &options.security;
+    let users = security.password_file.clone().unwrap_or_else(|| usual_password_file(options));
+    let files = [Some(users), security.acl_file.clone(), Some(revoked_file(options))];
+    ACCESS_FILES.into_iter().zip(files).filter_map(|(name, path)| Some((name, path?))).collect()
 }
 
 fn usual_address(options: &Options) -> String {
@@ -164,17 +178,6 @@ fn conflicts(loaded: &Loaded) -> Vec<ConfigProblem> {
     }
     if options.store.durability.0 != Durability::Always {
         problem("store.durability", "a cluster acknowledges only what is synced: \"always\" (cluster.name is set)");
-    }
-    if !loaded.maps.is_empty() {
-        problem("cluster.name", "a cluster does not keep the smart space yet, so maps have nowhere to write to");
-    }
-    for door in ["http", "https", "ssap", "ssaps", "sepa_http", "sepa_ws"] {
-        let key = format!("listeners.{door}");
-        let is_off = KEYS.iter().any(|it| it.path == key && (it.show)(options) == "\"off\"");
-        if *loaded.origin(&key) != Origin::Default && !is_off {
-            let words = "a cluster does not keep the smart space yet, so its listeners are off (cluster.name is set)";
-            problem(&key, words);
-        }
     }
     problems
 }
@@ -305,11 +308,10 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_said_all_at_once() {
         let text = "[cluster]\nname = \"plant\"\nengine_routes = \"0.0.0.0:6222\"\npeers = [\"a:6222\", \"b:6222\"]\nreplicas = 3\n\
-                    user = \"me\"\n[store]\ndurability = \"off\"\n[listeners]\nhttp = \"127.0.0.1:7878\"\nssap = \"off\"\n";
+                    user = \"me\"\n[store]\ndurability = \"off\"\n";
         let problems = planned(text).unwrap_err();
         for (at, part) in [
             "store.durability: a cluster acknowledges only what is synced",
-            "listeners.http: a cluster does not keep the smart space yet",
             "cluster.node: a node needs a name",
             "cluster.user: a user of the engine needs a password",
             "cluster.peers: expected three nodes or more",
@@ -321,6 +323,6 @@ mod tests {
         {
             assert!(problems[at].contains(part), "{at}: {problems:#?}");
         }
-        assert_eq!(problems.len(), 7, "{problems:#?}");
+        assert_eq!(problems.len(), 6, "{problems:#?}");
     }
 }

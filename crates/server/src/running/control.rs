@@ -19,6 +19,7 @@ use tracing::error;
 use super::{OtherDoor, RunningProcess};
 use crate::config::backoff::BackOffMode;
 use crate::config::keys::{KEYS, SettingKey, TakesEffect};
+use crate::serve::CUT_OFF;
 use crate::{backup, certificate, plan, rule_file, tokens, user_file};
 
 impl ProcessControl for RunningProcess {
@@ -54,9 +55,13 @@ impl ProcessControl for RunningProcess {
         if self.is_draining.load(Ordering::Relaxed) {
             return Some("draining");
         }
+        if self.cluster().is_some_and(|report| report.trouble.is_some()) {
+            return Some(CUT_OFF);
+        }
         match self.space.get().map(tidegate_space::SpaceHandle::condition) {
             Some(Condition::Restarting) => return Some("the smart space begins anew"),
             Some(Condition::Down) => return Some("the smart space is down"),
+            Some(Condition::Unsure) => return Some("the cluster's engine does not confirm this node"),
             Some(Condition::Serving) | None => {}
         }
         let space = self.space_store.get().and_then(|store| store.report()).map(|store| store.health);

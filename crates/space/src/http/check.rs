@@ -20,6 +20,7 @@ use super::problem::{SpaceProblem, announce};
 use super::sparql::not_modified;
 use super::subscribe::spuid;
 use super::{HttpState, ask_text, asker, asks, method_not_allowed, read_body};
+use crate::machine::condition::Condition;
 use crate::machine::request::{Refused, ResponseBody, ResumePoint, Watched};
 use crate::notifications::SpaceRequest;
 use crate::sepa::SepaSubscription;
@@ -37,7 +38,7 @@ pub(super) async fn serve(
     let number = |text: &str| text.parse::<u64>().map_err(|_| SpaceProblem::usage(format!("{text:?} is no number")));
     let Some(text) = parameters.take("query")? else {
         let seen = parameters.one("version")?.map(number).transpose()?.or(asks(&head.headers).version);
-        return Ok(version(&door, seen));
+        return version(&door, seen);
     };
     let sequence = parameters.one("sequence")?.map(number).transpose()?;
     let name = parameters.one("spuid")?.map(str::to_owned);
@@ -60,14 +61,17 @@ pub(super) async fn serve(
     Ok(response)
 }
 
-fn version(door: &HttpState, seen: Option<u64>) -> Response {
+fn version(door: &HttpState, seen: Option<u64>) -> Result<Response, SpaceProblem> {
+    if door.handle.condition() == Condition::Unsure {
+        return Err(Refused::Unavailable(Condition::Unsure).into());
+    }
     let version = door.handle.version();
     if seen == Some(version) {
-        return not_modified(&door.handle, version, None);
+        return Ok(not_modified(&door.handle, version, None));
     }
     let mut response = json_of(json!({ "version": version }).to_string());
     response.headers_mut().insert("pace-version", HeaderValue::from(version));
-    response
+    Ok(response)
 }
 
 fn json_of(text: String) -> Response {

@@ -11,9 +11,6 @@ use crate::access_policy::banned;
 use crate::limits::DISK_RETRY;
 use crate::machine::request::Refused;
 
-/// What a client is told while nobody is served.
-pub(crate) const UNAVAILABLE: &str = "the smart space has failed; it begins anew from what is kept, or was given up";
-
 /// An answer that is none.
 #[derive(Clone, Debug)]
 pub(crate) struct SpaceProblem {
@@ -105,7 +102,7 @@ impl From<Refused> for SpaceProblem {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", detail)
             }
             Refused::Unavailable(condition) => {
-                Self::unavailable("unavailable", UNAVAILABLE).after(condition.retry_after())
+                Self::unavailable("unavailable", condition.words()).after(condition.retry_after())
             }
             // Its door knows better; this is for those that forgot.
             Refused::Declined(_) => Self::usage("declined"),

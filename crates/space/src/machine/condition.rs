@@ -15,6 +15,8 @@ pub enum Condition {
     Restarting,
     /// It was given up, until the process is restarted.
     Down,
+    /// Another node may have it, who may have confirmed what is not here; whoever asks is told to come back, or to ask there.
+    Unsure,
 }
 
 impl Condition {
@@ -24,6 +26,7 @@ impl Condition {
             Self::Serving => "serving",
             Self::Restarting => "restarting",
             Self::Down => "down",
+            Self::Unsure => "unsure",
         }
     }
 
@@ -31,6 +34,7 @@ impl Condition {
         match code {
             0 => Self::Serving,
             1 => Self::Restarting,
+            3 => Self::Unsure,
             _ => Self::Down,
         }
     }
@@ -40,13 +44,24 @@ impl Condition {
             Self::Serving => 0,
             Self::Restarting => 1,
             Self::Down => 2,
+            Self::Unsure => 3,
+        }
+    }
+
+    /// What a client is told while nobody is served.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Unsure => {
+                "this node does not know whether the smart space is still its own: come back, or ask another node"
+            }
+            _ => "the smart space has failed; it begins anew from what is kept, or was given up",
         }
     }
 
     /// When whoever asks is to come back; never refused while it serves.
     pub(crate) const fn retry_after(self) -> Duration {
         match self {
-            Self::Serving | Self::Restarting => Duration::from_secs(1),
+            Self::Serving | Self::Restarting | Self::Unsure => Duration::from_secs(1),
             Self::Down => Duration::from_secs(60),
         }
     }
@@ -111,7 +126,7 @@ mod tests {
 
     #[test]
     fn names_and_codes_are_of_one_mind() {
-        for condition in [Condition::Serving, Condition::Restarting, Condition::Down] {
+        for condition in [Condition::Serving, Condition::Restarting, Condition::Down, Condition::Unsure] {
             assert_eq!(Condition::of_code(condition.code()), condition);
         }
     }

@@ -9,7 +9,7 @@ use tidegate_wire_ssap::{AnswerWriter, RowWriter, SEQUENCE_MAX, SsapHeader, Stat
 use super::plan::{ReplyForm, Rows, status_of};
 use super::terms::triple_of;
 use crate::change::{Manner, WrittenChange};
-use crate::http::problem::{LIMITED, OUTDATED, UNAVAILABLE};
+use crate::http::problem::{LIMITED, OUTDATED};
 use crate::limits::DISK_RETRY;
 use crate::machine::notification::delegation_hints;
 use crate::machine::request::{Begun, Refused, ResponseBody, SpaceResponse, Subscribed};
@@ -100,7 +100,7 @@ pub(crate) fn refusal(header: &SsapHeader, refused: &Refused, out: &mut String) 
         Refused::Closing => (Status::Closing, "the broker ends".to_owned(), after(None)),
         Refused::Panicked => (Status::SibError, "an internal error, which is logged".to_owned(), after(None)),
         Refused::Unavailable(condition) => {
-            (Status::OutOfResources, UNAVAILABLE.to_owned(), after(Some(condition.retry_after())))
+            (Status::OutOfResources, condition.words().to_owned(), after(Some(condition.retry_after())))
         }
         Refused::Declined(_) => (Status::KpRequest, "declined".to_owned(), after(None)),
         Refused::Failed(error) => (status_of(error), error.to_string(), after(None)),
