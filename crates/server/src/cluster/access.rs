@@ -33,20 +33,19 @@ impl Drop for OnDrop<'_> {
 /// Brings what changes to the engine, until it is told to end.
 pub(super) fn copy(files: &[AccessFile], carrier: &Carrier, is_ending: &AtomicBool) {
     let mut known: Vec<Option<Mark>> = vec![None; files.len()];
-    let mut is_failing = false;
+    let mut is_said = vec![false; files.len()];
     while !is_ending.load(Ordering::Relaxed) {
-        for (file, known) in files.iter().zip(&mut known) {
-            let outcome = look(file, carrier, known);
-            if let Err(error) = &outcome
-                && !is_failing
-                && carrier.ending().is_none()
-            {
-                let path = file.path.display();
-                warn!(event = "access_not_copied", %error, %path, "the other nodes do not have this file as it is here; it is tried again");
-            }
-            is_failing = outcome.is_err();
-            if is_failing {
-                break;
+        for ((file, known), is_said) in files.iter().zip(&mut known).zip(&mut is_said) {
+            match look(file, carrier, known) {
+                Ok(()) => *is_said = false,
+                // Who was overtaken hears of it elsewhere.
+                Err(_) if carrier.ending().is_some() => return,
+                Err(_) if *is_said => {}
+                Err(error) => {
+                    *is_said = true;
+                    let path = file.path.display();
+                    warn!(event = "access_not_copied", %error, %path, "the other nodes do not have this file as it is here; it is tried again");
+                }
             }
         }
         let until = Instant::now() + LOOK;
