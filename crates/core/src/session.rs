@@ -22,6 +22,7 @@ use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::crowding::Crowding;
 use crate::ledger::Ledger;
+use crate::message::{Colour, Publication};
 use crate::queue::Queue;
 use crate::retained::Walk;
 use crate::shares::Shares;
@@ -259,9 +260,16 @@ impl Session {
         kept.places = kept.places.max(place);
     }
 
-    /// A message for it was lost for want of room.
-    pub(crate) fn note_crowding(&mut self, origin: u64, now: Timestamp) {
-        Crowding::note(&mut self.crowding, origin, now);
+    /// A message for it was lost for want of room: whose, and whether nothing was usual for that one.
+    pub(crate) fn note_crowding(&mut self, whose: (u64, bool), now: Timestamp) {
+        Crowding::note(&mut self.crowding, whose, now);
+    }
+
+    /// How a message stands here: as more than its publisher may count on, also where that one has been too much since it came.
+    #[inline]
+    pub(crate) fn colour_of(&self, publication: &Publication<'_>, now: Timestamp) -> Colour {
+        let is_newcomer = |crowding: &Crowding| crowding.is_newcomer(publication.origin, now);
+        if self.crowding.as_deref().is_some_and(is_newcomer) { Colour::Excess } else { publication.standing.colour }
     }
 
     /// Whose messages were lost for want of room; none if none ever was.
@@ -282,5 +290,38 @@ impl Session {
     /// Whether anything would be sent if there were room.
     pub(crate) fn has_more(&self) -> bool {
         self.is_waiting() || self.has_bursts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::Connection;
+
+    #[test]
+    fn sizes_of_what_everybody_has() {
+        macro_rules! show { ($($t:ty),+ $(,)?) => { $(std::println!("{:>5} {}", size_of::<$t>(), stringify!($t));)+ } }
+        show!(
+            Session,
+            Connection,
+            Identity,
+            Filters,
+            Shares,
+            InboundIds,
+            UnderWay,
+            Ledger,
+            Option<Timestamp>,
+            Duration,
+            crate::outbox::Outbox,
+            crate::drain::Drain,
+            crate::gate::Silent,
+            crate::connection::Traffic,
+            crate::message::Precedence,
+            Queued,
+            crate::crowding::Crowding,
+            Option<(Timestamp, Duration)>,
+            Option<crate::persist::Until>,
+            Timestamp,
+        );
     }
 }

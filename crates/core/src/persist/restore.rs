@@ -205,7 +205,8 @@ impl ShardState {
             // What it waited before is not known; it begins again.
             let wishes = subscriptions.iter().map(|(filter, wish)| (*filter, wish.is_latest));
             let is_latest = wants_latest(wishes, message.view().topic);
-            Queued { message, qos, retain, ids: ids.clone(), place, since: now, is_latest }
+            let colour = message.standing().colour;
+            Queued { message, qos, retain, ids: ids.clone(), place, since: now, is_latest, colour }
         };
         match stage {
             SavedStage::Waiting(message) => {
