@@ -14,6 +14,7 @@ mod will;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use core::num::NonZeroUsize;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -26,6 +27,7 @@ use crate::message::{Colour, Publication};
 use crate::queue::Queue;
 use crate::retained::Walk;
 use crate::shares::Shares;
+use crate::some_time::SomeTime;
 use filters::Filters;
 pub(crate) use held::{Held, HeldAnswer, HoldQueue};
 pub(crate) use inbound::InboundIds;
@@ -68,13 +70,13 @@ pub(crate) struct Session {
     /// Its messages that have to wait before they are taken; none if there are none.
     held: Option<Box<HoldQueue>>,
     /// The timer for them that counts.
-    wake_at: Option<Timestamp>,
+    wake_at: SomeTime,
     /// What waits for it beyond that; none if nothing does.
     queue: Option<Box<Queue>>,
     /// Whose messages were lost for want of room; none if none ever was.
     crowding: Option<Box<Crowding>>,
     /// Bytes that may wait for it, if it is a bridge; any number of messages.
-    spool: Option<usize>,
+    spool: Option<NonZeroUsize>,
     /// Bytes of that which are counted as those of somebody who is away; see `gate::absent`.
     absent_bytes: usize,
     /// What it is in the store; none if it does not outlive the process.
@@ -114,7 +116,7 @@ impl Session {
             publisher: None,
             class: None,
             held: None,
-            wake_at: None,
+            wake_at: SomeTime::NONE,
             queue: None,
             crowding: None,
             spool: None,
@@ -217,11 +219,11 @@ impl Session {
     /// Bytes that may wait for it, if it is a bridge; any number of messages.
     #[inline]
     pub(crate) fn spool(&self) -> Option<usize> {
-        self.spool
+        self.spool.map(NonZeroUsize::get)
     }
 
     pub(crate) fn set_spool(&mut self, spool: Option<usize>) {
-        self.spool = spool;
+        self.spool = spool.map(|bytes| NonZeroUsize::new(bytes).unwrap_or(NonZeroUsize::MIN));
     }
 
     /// Its number in the store; 0 if it does not outlive the process.
@@ -298,30 +300,10 @@ mod tests {
     use super::*;
     use crate::connection::Connection;
 
+    /// There may be a million of them: what most do not have is behind a pointer, and a time that may not be there is a word.
     #[test]
-    fn sizes_of_what_everybody_has() {
-        macro_rules! show { ($($t:ty),+ $(,)?) => { $(std::println!("{:>5} {}", size_of::<$t>(), stringify!($t));)+ } }
-        show!(
-            Session,
-            Connection,
-            Identity,
-            Filters,
-            Shares,
-            InboundIds,
-            UnderWay,
-            Ledger,
-            Option<Timestamp>,
-            Duration,
-            crate::outbox::Outbox,
-            crate::drain::Drain,
-            crate::gate::Silent,
-            crate::connection::Traffic,
-            crate::message::Precedence,
-            Queued,
-            crate::crowding::Crowding,
-            Option<(Timestamp, Duration)>,
-            Option<crate::persist::Until>,
-            Timestamp,
-        );
+    fn what_everybody_has_is_small() {
+        let sizes = (size_of::<Option<Session>>(), size_of::<Option<Connection>>());
+        assert!(sizes.0 <= 376 && sizes.1 <= 304, "{sizes:?}");
     }
 }
