@@ -401,7 +401,8 @@ fn who_was_too_much_from_its_beginning_is_named_when_it_is_known_and_a_limit_let
     }
     let sentence = situation.sentence();
     assert!(
-        sentence.text.starts_with("\"flood\" sends ") && sentence.text.contains("/s (new, and too much from its beginning; "),
+        sentence.text.starts_with("\"flood\" sends ")
+            && sentence.text.contains("/s (new, and too much from its beginning; "),
         "{}",
         sentence.text
     );
@@ -415,10 +416,7 @@ fn who_was_too_much_from_its_beginning_is_named_when_it_is_known_and_a_limit_let
     let mut others = Neighbours::of(&historian);
     clients.iter().for_each(|other| others.note(other));
     let words = others.crowding(&historian.receiver);
-    assert!(
-        words[0].starts_with("of \"flood\", which sends ") && words[0].contains("too much here"),
-        "{words:?}"
-    );
+    assert!(words[0].starts_with("of \"flood\", which sends ") && words[0].contains("too much here"), "{words:?}");
     let command = world.apply_proposal("flood", false);
     world.live(30);
     let historian = world.report("historian");
