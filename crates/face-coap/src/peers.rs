@@ -26,7 +26,7 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Peers {
     /// In no order.
-    peers: Vec<Peer>,
+    list: Vec<Peer>,
     by_address: HashTable<u32>,
     by_conn: HashTable<u32>,
     hasher: FixedState,
@@ -35,46 +35,46 @@ pub(crate) struct Peers {
 impl Peers {
     pub(crate) fn new(seed: u64) -> Self {
         let hasher = FixedState::with_seed(seed);
-        Self { peers: Vec::new(), by_address: HashTable::new(), by_conn: HashTable::new(), hasher }
+        Self { list: Vec::new(), by_address: HashTable::new(), by_conn: HashTable::new(), hasher }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.peers.len()
+        self.list.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.peers.is_empty()
+        self.list.is_empty()
     }
 
     /// The connection of an address.
     pub(crate) fn conn_of(&self, address: SocketAddr) -> Option<ConnId> {
-        let is_it = |place: &u32| self.peers.get(*place as usize).is_some_and(|peer| peer.address == address);
+        let is_it = |place: &u32| self.list.get(*place as usize).is_some_and(|peer| peer.address == address);
         let place = self.by_address.find(self.hasher.hash_one(address), is_it)?;
-        self.peers.get(*place as usize).map(|peer| peer.conn)
+        self.list.get(*place as usize).map(|peer| peer.conn)
     }
 
     fn place_of(&self, conn: ConnId) -> Option<usize> {
-        let is_it = |place: &u32| self.peers.get(*place as usize).is_some_and(|peer| peer.conn == conn);
+        let is_it = |place: &u32| self.list.get(*place as usize).is_some_and(|peer| peer.conn == conn);
         self.by_conn.find(self.hasher.hash_one(conn), is_it).map(|place| *place as usize)
     }
 
     /// The address of a connection, and what is known of it.
     pub(crate) fn get(&self, conn: ConnId) -> Option<&Peer> {
-        self.peers.get(self.place_of(conn)?)
+        self.list.get(self.place_of(conn)?)
     }
 
     /// The same, to be changed; not address and connection.
     pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Peer> {
         let place = self.place_of(conn)?;
-        self.peers.get_mut(place)
+        self.list.get_mut(place)
     }
 
     /// One more; neither its address nor its connection is known.
     pub(crate) fn insert(&mut self, peer: Peer) {
-        let Self { peers, by_address, by_conn, hasher } = self;
-        let place = peers.len() as u32;
-        peers.push(peer);
-        let hash = |key: &dyn Fn(&Peer) -> u64, place: &u32| peers.get(*place as usize).map_or(0, key);
+        let Self { list, by_address, by_conn, hasher } = self;
+        let place = list.len() as u32;
+        list.push(peer);
+        let hash = |key: &dyn Fn(&Peer) -> u64, place: &u32| list.get(*place as usize).map_or(0, key);
         let address = |peer: &Peer| hash_of(hasher, &peer.address);
         let conn = |peer: &Peer| hash_of(hasher, &peer.conn);
         by_address.insert_unique(address(&peer), place, |place| hash(&address, place));
@@ -84,13 +84,13 @@ impl Peers {
     /// A connection is gone.
     pub(crate) fn remove(&mut self, conn: ConnId) -> Option<Peer> {
         let place = self.place_of(conn)?;
-        let gone = *self.peers.get(place)?;
+        let gone = *self.list.get(place)?;
         self.point(&gone, place, None);
-        let last = self.peers.len() - 1;
-        if let Some(moved) = self.peers.get(last).copied().filter(|_| last != place) {
+        let last = self.list.len() - 1;
+        if let Some(moved) = self.list.get(last).copied().filter(|_| last != place) {
             self.point(&moved, last, Some(place));
         }
-        self.peers.swap_remove(place);
+        self.list.swap_remove(place);
         Some(gone)
     }
 
