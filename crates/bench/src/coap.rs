@@ -22,6 +22,9 @@ use crate::procfs;
 const ASKERS: usize = 8;
 /// How long a server may take for an answer before its asker goes on.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
+/// How often a server that has just been started is tried, and with which pause: ten seconds, and more if it is silent.
+const TRIES: u16 = 100;
+const TRY_EVERY: Duration = Duration::from_millis(100);
 /// Seconds that each server is measured if nothing is said.
 const SECS: f64 = 3.0;
 /// Observers at scale 1, and at one address.
@@ -184,7 +187,14 @@ fn measure(
     let pid = server.pid.context("its process")?;
     // It listens when it answers; a Python begins slowly.
     let socket = open((Ipv4Addr::LOCALHOST, 0), at)?;
-    let answered = (1..=10).any(|number| ask(&socket, &mut request(3, false, path, b"first"), number).is_some());
+    let answered = (1..=TRIES).any(|number| {
+        let is_answered = ask(&socket, &mut request(3, false, path, b"first"), number).is_some();
+        // While nobody listens there, the system says so at once.
+        if !is_answered {
+            std::thread::sleep(TRY_EVERY);
+        }
+        is_answered
+    });
     if !answered {
         bail!("{name} does not answer at {at}");
     }

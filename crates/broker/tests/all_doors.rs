@@ -7,15 +7,11 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::mpsc::sync_channel;
 
 use support::amqp::Amqp;
 use support::sn::{Message, SnClient};
-use support::{Client, PATIENCE, address, config, listener, start, tcp};
-use tidegate_broker::Broker;
-use tidegate_broker::ask::{Answer, Question};
+use support::{Client, PATIENCE, address, config, ledger, listener, start, tcp};
 use tidegate_broker::config::{Config, ListenerKind};
-use tidegate_core::ledger::Ledger;
 use tidegate_face_sn::packet::{FilterRef, Packet, ReturnCode, TopicRef};
 use tidegate_wire_mqtt::{QoS, Version};
 
@@ -83,17 +79,6 @@ fn event(stream: &mut BufReader<TcpStream>) -> String {
         if let Some(data) = line.strip_prefix("data: {\"topic\":\"one\",\"payload\":\"") {
             return data.trim_end().trim_end_matches("\"}").to_owned();
         }
-    }
-}
-
-fn ledger(broker: &Broker, name: &str) -> Ledger {
-    let handle = broker.handle();
-    let (reply, answer) = sync_channel(1);
-    let question = Question::Client { client_id: name.into() };
-    handle.ask(handle.shard_of(name), question, move |answer| drop(reply.try_send(answer))).unwrap();
-    match answer.recv_timeout(PATIENCE).unwrap() {
-        Answer::Client(Some(detail)) => detail.client.ledger,
-        other => panic!("{name}: {other:?}"),
     }
 }
 

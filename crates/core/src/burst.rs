@@ -98,7 +98,8 @@ impl ShardState {
             }
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
             let message = Arc::clone(&message);
-            let queued = Queued { message, qos, retain: true, ids, place: 0, since: now, is_latest: wish.is_latest };
+            let (colour, is_latest) = (message.standing().colour, wish.is_latest);
+            let queued = Queued { message, qos, retain: true, ids, place: 0, since: now, is_latest, colour };
             self.send_queued(index, queued, now);
         }
     }

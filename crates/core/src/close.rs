@@ -53,7 +53,7 @@ impl ShardState {
     pub(crate) fn handle_session_end(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
         self.handle_kick(client_id, reason, now);
         // Without a connection it may have ended already.
-        if let Some(index) = self.by_client.get(client_id).copied() {
+        if let Some(index) = self.by_client.find(client_id, &self.sessions) {
             self.end_session(index, now);
         }
     }
@@ -184,7 +184,7 @@ impl ShardState {
         self.publish_will(index, now);
         let mut session = self.sessions.remove(index)?;
         self.memory.change_absent(index, session.replace_absent_bytes(0), 0);
-        self.by_client.remove(session.client_id());
+        self.by_client.remove(session.client_id(), index);
         self.end_subscriptions(index, &session);
         // Before it is noted that the session has ended: somebody must need its messages, or they are gone.
         self.hand_over(&mut session, now);

@@ -117,7 +117,7 @@ impl ShardState {
 
     /// While nothing can be kept, nobody is promised a session that would have to be. One from before goes on.
     fn check_store(&self, hello: &Hello<'_>) -> Result<(), Unwelcome> {
-        let is_new = hello.is_clean || !self.by_client.contains_key(hello.client_id);
+        let is_new = hello.is_clean || self.session_named(hello.client_id).is_none();
         match self.store_trouble() {
             Some(trouble) if is_new && !hello.expiry.is_zero() => {
                 Err(Unwelcome { reason: ReasonCode::ServerUnavailable, later: Some((trouble.words(), STORE_PAUSE)) })
@@ -211,14 +211,14 @@ impl ShardState {
 
     /// The session from before, if the client wants to go on with it; whoever is connected to it has to leave.
     fn claim_session(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<u32> {
-        let session = *self.by_client.get(hello.client_id)?;
+        let session = self.by_client.find(hello.client_id, &self.sessions)?;
         if let Some(conn) = self.sessions.get(session)?.conn() {
             let conn = self.conn_id(conn);
             self.note_takeover(conn, session, now);
             self.end_connection(conn, Why::TakenOver, WillFate::Publish, now);
         }
         // It may have ended with the connection that was just closed.
-        let session = *self.by_client.get(hello.client_id)?;
+        let session = self.by_client.find(hello.client_id, &self.sessions)?;
         // A session that gives way to another user leaves it nothing: neither messages nor subscriptions.
         let is_another = self.sessions.get(session)?.identity().user != hello.identity.user;
         if hello.is_clean || is_another {
@@ -245,11 +245,12 @@ impl ShardState {
         // The same for every session of a client: what it sent before a reconnect is not overtaken by what it sends after.
         let origin = origin_of(&client_id);
         let parent = parent_of(&hello.identity, self.seed);
-        let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), parent, origin);
-        session.set_spool(self.settings.spool_of(&client_id));
+        let spool = self.settings.spool_of(&client_id);
+        let mut session = Session::new(client_id, hello.identity.clone(), parent, origin);
+        session.set_spool(spool);
         self.take_over_ghost(&mut session);
         let (index, _) = self.sessions.insert(session);
-        self.by_client.insert(client_id, index);
+        self.by_client.insert(index, &self.sessions);
         Some(index)
     }
 

@@ -18,6 +18,7 @@ use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
 use crate::outbox::Outbox;
 use crate::persist::Until;
+use crate::some_time::SomeTime;
 pub(crate) use write::NO_EXCESS_YET;
 
 #[derive(Debug)]
@@ -52,13 +53,13 @@ pub(crate) struct Connection {
     /// Not read now: its publisher is too fast, and its version has no other word for it.
     pause: Option<Box<Pause>>,
     /// Since when QoS 0 of it is left unread now and then, and nothing but messages was read.
-    unread_since: Option<Timestamp>,
+    unread_since: SomeTime,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
     is_resumed: bool,
-    /// Since when a packet is being received, and how long it may take.
-    partial: Option<(Timestamp, Duration)>,
+    /// Since when a packet is being received, and how long it may take. Nearly always there is none: a word instead of three.
+    partial: Option<Box<(Timestamp, Duration)>>,
     /// Since when it takes nothing of what waits for it.
-    stalled_since: Option<Timestamp>,
+    stalled_since: SomeTime,
     /// How fast it takes it.
     drain: Drain,
     /// The room that follows from that, and as of when.
@@ -126,10 +127,10 @@ impl Connection {
             traffic: Traffic::default(),
             keep_alive: 0,
             pause: None,
-            unread_since: None,
+            unread_since: SomeTime::NONE,
             is_resumed: false,
             partial: None,
-            stalled_since: None,
+            stalled_since: SomeTime::NONE,
             drain: Drain::new(now),
             room: (Timestamp::MAX, 0),
             excess_allowance: NO_EXCESS_YET,
@@ -280,7 +281,7 @@ impl Connection {
         self.traffic.received += u64::from(is_publication);
         if !is_publication {
             // What is behind messages that have no room is in sight.
-            self.unread_since = None;
+            self.unread_since.set(None);
             self.silent.spend(now);
         }
     }
@@ -329,22 +330,22 @@ impl Connection {
     /// them: half a keep-alive on the wire, then as long without, so that what is behind comes in sight.
     pub(crate) fn may_leave_unread(&mut self, now: Timestamp) -> Option<Timestamp> {
         let time = self.patience().map_or(UNREAD_MAX, |patience| (patience / 3).min(UNREAD_MAX));
-        let since = self.unread_since.filter(|since| now.since(*since) < 2 * time).unwrap_or(now);
-        self.unread_since = Some(since);
+        let since = self.unread_since.get().filter(|since| now.since(*since) < 2 * time).unwrap_or(now);
+        self.unread_since.set(Some(since));
         Some(since + time).filter(|until| *until > now)
     }
 
     /// A packet has begun to arrive, and has so much time. Since when it has: the length may come after the first byte, and
     /// the time counts from there.
     pub(crate) fn expect_rest(&mut self, time: Duration, now: Timestamp) -> Timestamp {
-        let since = self.partial.map_or(now, |(since, _)| since);
-        self.partial = Some((since, time));
-        since
+        let partial = self.partial.get_or_insert_with(|| Box::new((now, time)));
+        partial.1 = time;
+        partial.0
     }
 
     /// Since when a packet is being received, and how long it may take.
     pub(crate) fn partial(&self) -> Option<(Timestamp, Duration)> {
-        self.partial
+        self.partial.as_deref().copied()
     }
 
     /// What was being received is here.

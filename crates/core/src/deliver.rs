@@ -14,7 +14,7 @@ use crate::gate::Kind;
 use crate::gate::share::Door;
 use crate::ledger::Loss;
 use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
-use crate::message::{Colour, Shareable};
+use crate::message::{Colour, Precedence, Publication, Shareable};
 use crate::queue::{Bounds, Gone, Item, Paging, Queue};
 use crate::session::{Queued, Session};
 use crate::settings::Settings;
@@ -77,7 +77,14 @@ impl ShardState {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
         let is_open = session.conn().is_some() && !session.is_waiting();
-        let colour = publication.standing.colour;
+        let colour = session.colour_of(publication, now);
+        let here;
+        let publication = if colour == publication.standing.colour {
+            publication
+        } else {
+            here = Publication { standing: Precedence { colour, ..publication.standing }, ..*publication };
+            &here
+        };
         let is_full = |conn| {
             let connection = self.connections.get_mut(conn);
             connection.is_some_and(|it| it.holds(colour) || is_beyond_room(it, &self.settings, now))
@@ -91,7 +98,7 @@ impl ShardState {
             let is_idle = |conn| self.connections.get(conn).is_some_and(|it| it.outbox_len() < OUTBOX_FREE_BYTES);
             if !self.memory.has_room(Kind::Passing, publication.payload.len()) && !session.conn().is_some_and(is_idle) {
                 session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
-                session.note_crowding(publication.origin, now);
+                session.note_crowding(publication.whose(), now);
                 self.saturation.note_crowded();
                 return;
             }
@@ -111,7 +118,8 @@ impl ShardState {
             let (ids, message) = (target.ids.clone(), message.share(self.memory.tally()));
             let conn = session.conn();
             self.saturation.note_taken();
-            let queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
+            let (place, is_latest) = (0, target.is_latest);
+            let queued = Queued { message, qos, retain, ids, place, since: now, is_latest, colour };
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
             let delivery = delivery_of(qos, packet_id, false);
             let copy = OutgoingPublication { publication, delivery, retain, ids: &target.ids, now };
@@ -121,7 +129,7 @@ impl ShardState {
         } else {
             let holds = |conn| self.connections.get(conn).is_some_and(|it| it.holds(Colour::Excess));
             let is_beside_held = colour == Colour::Entitled && session.conn().is_some_and(holds);
-            self.enqueue(target, qos, retain, message, now);
+            self.enqueue(target, (qos, retain, colour), message, now);
             // What is held back is no reason for others to wait, and its outbox may be empty: nothing else would send them.
             if is_beside_held {
                 self.pump(target.session, now);
@@ -136,7 +144,13 @@ impl ShardState {
     }
 
     /// Keeps a message for later, within the bounds of the session's queue.
-    fn enqueue(&mut self, target: &Target, qos: QoS, retain: bool, message: &Shareable<'_>, now: Timestamp) {
+    fn enqueue(
+        &mut self,
+        target: &Target,
+        (qos, retain, colour): (QoS, bool, Colour),
+        message: &Shareable<'_>,
+        now: Timestamp,
+    ) {
         let generation = self.sessions.generation(target.session).unwrap_or(0);
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         let (class, settings) = (message.publication.standing.class, &self.settings);
@@ -149,14 +163,14 @@ impl ShardState {
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
-            session.note_crowding(tallied(message.publication.origin, is_away), now);
+            session.note_crowding(tallied(message.publication.whose(), is_away), now);
             self.saturation.note_crowded();
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
         let mut is_own_loss = false;
         if is_full && let Some(queue) = session.queue_mut().filter(|_| !is_away) {
-            is_own_loss = !queue.may_replace(now) && queue.is_own_loss(&message.publication, qos);
+            is_own_loss = !queue.may_replace(now) && queue.is_own_loss(&message.publication, qos, colour);
             self.saturation.note_full(now);
         }
         let is_turned_away = match settings.priority.on_full(class) {
@@ -168,14 +182,15 @@ impl ShardState {
         if is_turned_away && !target.is_latest && !bounds.is_spool {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
-            session.note_crowding(tallied(message.publication.origin, is_away), now);
+            session.note_crowding(tallied(message.publication.whose(), is_away), now);
             let is_closed = is_own_loss && session.queue().is_some_and(|queue| queue.lasts(now) == Some(true));
             self.saturation.note_turned_away(if is_closed { Door::Closed } else { Door::Ajar });
             return;
         }
         let origin = message.publication.origin;
         let (ids, message) = (target.ids.clone(), message.share(self.memory.tally()));
-        let mut queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
+        let (place, is_latest) = (0, target.is_latest);
+        let mut queued = Queued { message, qos, retain, ids, place, since: now, is_latest, colour };
         let overdue_at = queued.overdue_at(&settings.priority);
         self.journal.queue(session, &mut queued);
         let window = if is_away { settings.queue_memory_max.min(AWAY_WINDOW_BYTES) } else { settings.queue_memory_max };
@@ -189,7 +204,7 @@ impl ShardState {
                 journal.dequeue_item(kept, &lost);
                 losses.lose_item(&lost, gone);
                 if gone != Gone::Conflated {
-                    losses.note_crowding(tallied(lost.origin(), is_away), now);
+                    losses.note_crowding(tallied(lost.whose(), is_away), now);
                 }
             });
         });
@@ -238,6 +253,6 @@ pub(crate) fn bounds_of(settings: &Settings, spool: Option<usize>, class: ClassI
 }
 
 /// Whose loss it is said to be: a tally by publisher is for whoever is there to lose, a million that are away would have one each.
-fn tallied(origin: u64, is_away: bool) -> u64 {
-    if is_away { 0 } else { origin }
+fn tallied(whose: (u64, bool), is_away: bool) -> (u64, bool) {
+    if is_away { (0, false) } else { whose }
 }

@@ -326,7 +326,7 @@ stats! {
     publish_denied,
     /// Not taken for what they are: broken rules of the protocol, a wrong payload format.
     publish_rejected,
-    /// QoS 1 and 2, refused because the publisher is too fast; it was told so.
+    /// Refused because the publisher is too fast, and told so: QoS 1 and 2, and QoS 0 where there is a word for it.
     publish_refused,
     /// PUBLISH packets not taken because the memory budget is used up; those of QoS 1 and 2 were told so.
     publish_memory_budget,

@@ -43,6 +43,8 @@ pub(crate) struct Precedence {
     pub(crate) rate: u32,
     /// Whether its publisher was within its claim when it came.
     pub(crate) colour: Colour,
+    /// Nothing was usual for its publisher when it came. Not kept.
+    pub(crate) is_newcomer: bool,
     /// Who its publisher belongs to; see [`parent_of`](crate::parent::parent_of). 0 if that is not known.
     pub(crate) parent: u64,
 }
@@ -52,7 +54,7 @@ impl Precedence {
     pub(crate) const UNKNOWN: Self = Self::of(ClassId::NORMAL);
 
     pub(crate) const fn of(class: ClassId) -> Self {
-        Self { class, is_by_topic: false, rate: RATE_UNKNOWN, colour: Colour::Entitled, parent: 0 }
+        Self { class, is_by_topic: false, rate: RATE_UNKNOWN, colour: Colour::Entitled, is_newcomer: false, parent: 0 }
     }
 
     /// As a number, to be kept; none if nothing is known. From the lowest bit: class and whether its topic tells it 8,
@@ -61,7 +63,8 @@ impl Precedence {
     pub(crate) fn bits(self) -> Option<u64> {
         let flags = self.class.bits() | u8::from(self.is_by_topic) << 7;
         let claim = (self.parent & PARENT_KEPT) << 40 | u64::from(self.colour == Colour::Excess) << 63;
-        (self != Self::UNKNOWN).then_some(claim | u64::from(self.rate) << 8 | u64::from(flags))
+        (Self { is_newcomer: false, ..self } != Self::UNKNOWN)
+            .then_some(claim | u64::from(self.rate) << 8 | u64::from(flags))
     }
 
     /// From such a number. Classes are known by their place: another configuration may mean another one by it.
@@ -71,18 +74,21 @@ impl Precedence {
             is_by_topic: bits & 0x80 != 0,
             rate: (bits >> 8) as u32,
             colour: if bits >> 63 == 0 { Colour::Entitled } else { Colour::Excess },
+            is_newcomer: false,
             parent: bits >> 40 & PARENT_KEPT,
         }
     }
 
-    /// Parent and colour as one number; see [`Self::set_claim`].
+    /// Parent, colour and whether it is a newcomer's as one number; see [`Self::set_claim`].
     pub(crate) fn claim(&self) -> u64 {
-        self.parent & PARENT_MAX | u64::from(self.colour == Colour::Excess) << 63
+        let colour = u64::from(self.colour == Colour::Excess) << 63;
+        self.parent & PARENT_MAX | colour | u64::from(self.is_newcomer) << 62
     }
 
     /// From such a number.
     pub(crate) fn set_claim(&mut self, claim: u64) {
         self.colour = if claim >> 63 == 0 { Colour::Entitled } else { Colour::Excess };
+        self.is_newcomer = claim >> 62 & 1 == 1;
         self.parent = claim & PARENT_MAX;
     }
 }
@@ -93,6 +99,11 @@ const PARENT_KEPT: u64 = (1 << 23) - 1;
 pub(crate) const RATE_UNKNOWN: u32 = u32::MAX;
 
 impl Publication<'_> {
+    /// The number of its publisher, and whether nothing was usual for that one when it came.
+    pub(crate) fn whose(&self) -> (u64, bool) {
+        (self.origin, self.standing.is_newcomer)
+    }
+
     /// Whole seconds left to live, at least one while there is any; None without a lifetime. [MQTT-3.3.2-6]
     pub(crate) fn seconds_left(&self, now: Timestamp) -> Option<u32> {
         self.expires.map(|at| u32::try_from(at.since(now).as_millis().div_ceil(1000)).unwrap_or(u32::MAX))
@@ -294,14 +305,15 @@ mod tests {
     proptest! {
         #[test]
         fn a_standing_outlives_being_kept_and_being_sent(
-            class in 0..8_u8, is_by_topic: bool, rate: u32, is_excess: bool, parent in 0..=PARENT_MAX,
+            class in 0..8_u8, is_by_topic: bool, rate: u32, is_excess: bool, is_newcomer: bool,
+            parent in 0..=PARENT_MAX,
         ) {
             let class = ClassId::from_bits(class);
             let colour = if is_excess { Colour::Excess } else { Colour::Entitled };
-            let standing = Precedence { class, is_by_topic, rate, colour, parent };
-            let kept = Precedence { parent: parent & PARENT_KEPT, ..standing };
+            let standing = Precedence { class, is_by_topic, rate, colour, is_newcomer, parent };
+            let kept = Precedence { parent: parent & PARENT_KEPT, is_newcomer: false, ..standing };
             prop_assert_eq!(standing.bits().map_or(Precedence::UNKNOWN, Precedence::from_bits), kept);
-            let mut sent = Precedence { colour: Colour::Entitled, parent: 0, ..standing };
+            let mut sent = Precedence { colour: Colour::Entitled, is_newcomer: false, parent: 0, ..standing };
             sent.set_claim(standing.claim());
             prop_assert_eq!(sent, standing);
         }

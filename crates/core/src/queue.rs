@@ -180,7 +180,7 @@ impl Queue {
             return !is_any;
         }
         let next = flows.map_or_else(|| self.line.front(), |flows| flows.scheduler.peek());
-        let is_excess = |queued: &Queued| queued.message.standing().colour == Colour::Excess;
+        let is_excess = |queued: &Queued| queued.colour == Colour::Excess;
         matches!(next, Some(WaitingCopy::Message(queued)) if is_excess(queued))
     }
 
@@ -316,7 +316,7 @@ impl Queue {
             gone.extend(passing);
             if let Some(flows) = flows {
                 let claim = |waiting: &WaitingCopy| match waiting {
-                    WaitingCopy::Message(queued) => claim_of(queued.message.standing().colour),
+                    WaitingCopy::Message(queued) => claim_of(queued.colour),
                     WaitingCopy::Paged(paged) => paged.claim(),
                     WaitingCopy::Latest(..) => Entitlement::Entitled,
                 };

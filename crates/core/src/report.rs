@@ -139,7 +139,8 @@ pub struct Parting {
 impl ShardState {
     pub(crate) fn clients(&self, from: u32, now: Timestamp) -> (Vec<ClientReport>, Option<u32>) {
         let (sessions, next) = self.sessions.page(from, SLOTS_PER_PAGE);
-        let is_ghost = |session: &Session, index: u32| self.by_client.get(session.client_id()) != Some(&index);
+        let place = |session: &Session| self.by_client.find(session.client_id(), &self.sessions);
+        let is_ghost = |session: &Session, index: u32| place(session) != Some(index);
         let named = sessions.filter(|(index, session)| !is_ghost(session, *index));
         (named.map(|(_, session)| self.describe(session, now)).collect(), next)
     }

@@ -14,6 +14,7 @@ mod will;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use core::num::NonZeroUsize;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -22,9 +23,11 @@ use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::crowding::Crowding;
 use crate::ledger::Ledger;
+use crate::message::{Colour, Publication};
 use crate::queue::Queue;
 use crate::retained::Walk;
 use crate::shares::Shares;
+use crate::some_time::SomeTime;
 use filters::Filters;
 pub(crate) use held::{Held, HeldAnswer, HoldQueue};
 pub(crate) use inbound::InboundIds;
@@ -67,13 +70,13 @@ pub(crate) struct Session {
     /// Its messages that have to wait before they are taken; none if there are none.
     held: Option<Box<HoldQueue>>,
     /// The timer for them that counts.
-    wake_at: Option<Timestamp>,
+    wake_at: SomeTime,
     /// What waits for it beyond that; none if nothing does.
     queue: Option<Box<Queue>>,
     /// Whose messages were lost for want of room; none if none ever was.
     crowding: Option<Box<Crowding>>,
     /// Bytes that may wait for it, if it is a bridge; any number of messages.
-    spool: Option<usize>,
+    spool: Option<NonZeroUsize>,
     /// Bytes of that which are counted as those of somebody who is away; see `gate::absent`.
     absent_bytes: usize,
     /// What it is in the store; none if it does not outlive the process.
@@ -113,7 +116,7 @@ impl Session {
             publisher: None,
             class: None,
             held: None,
-            wake_at: None,
+            wake_at: SomeTime::NONE,
             queue: None,
             crowding: None,
             spool: None,
@@ -216,11 +219,11 @@ impl Session {
     /// Bytes that may wait for it, if it is a bridge; any number of messages.
     #[inline]
     pub(crate) fn spool(&self) -> Option<usize> {
-        self.spool
+        self.spool.map(NonZeroUsize::get)
     }
 
     pub(crate) fn set_spool(&mut self, spool: Option<usize>) {
-        self.spool = spool;
+        self.spool = spool.map(|bytes| NonZeroUsize::new(bytes).unwrap_or(NonZeroUsize::MIN));
     }
 
     /// Its number in the store; 0 if it does not outlive the process.
@@ -259,9 +262,16 @@ impl Session {
         kept.places = kept.places.max(place);
     }
 
-    /// A message for it was lost for want of room.
-    pub(crate) fn note_crowding(&mut self, origin: u64, now: Timestamp) {
-        Crowding::note(&mut self.crowding, origin, now);
+    /// A message for it was lost for want of room: whose, and whether nothing was usual for that one.
+    pub(crate) fn note_crowding(&mut self, whose: (u64, bool), now: Timestamp) {
+        Crowding::note(&mut self.crowding, whose, now);
+    }
+
+    /// How a message stands here: as more than its publisher may count on, also where that one has been too much since it came.
+    #[inline]
+    pub(crate) fn colour_of(&self, publication: &Publication<'_>, now: Timestamp) -> Colour {
+        let is_newcomer = |crowding: &Crowding| crowding.is_newcomer(publication.origin, now);
+        if self.crowding.as_deref().is_some_and(is_newcomer) { Colour::Excess } else { publication.standing.colour }
     }
 
     /// Whose messages were lost for want of room; none if none ever was.
@@ -282,5 +292,18 @@ impl Session {
     /// Whether anything would be sent if there were room.
     pub(crate) fn has_more(&self) -> bool {
         self.is_waiting() || self.has_bursts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::Connection;
+
+    /// There may be a million of them: what most do not have is behind a pointer, and a time that may not be there is a word.
+    #[test]
+    fn what_everybody_has_is_small() {
+        let sizes = (size_of::<Option<Session>>(), size_of::<Option<Connection>>());
+        assert!(sizes.0 <= 376 && sizes.1 <= 304, "{sizes:?}");
     }
 }

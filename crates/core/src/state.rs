@@ -10,8 +10,6 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::time::Duration;
 
-use foldhash::quality::FixedState;
-use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Limits, Retain, Sender};
 
@@ -20,6 +18,7 @@ use crate::activity::ActivityLogs;
 use crate::between::{Batch, ShardLinks};
 use crate::cache::MatchCache;
 use crate::classes::PriorityMode;
+use crate::client_names::ClientNames;
 use crate::connection::Connection;
 use crate::event::{Event, Stats};
 use crate::face::Face;
@@ -51,7 +50,7 @@ pub(crate) struct ShardState {
     pub(crate) seed: u64,
     pub(crate) connections: Slab<Connection>,
     pub(crate) sessions: Slab<Session>,
-    pub(crate) by_client: HashMap<Arc<str>, u32, FixedState>,
+    pub(crate) by_client: ClientNames,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) cache: MatchCache,
     pub(crate) retained: Retained,
@@ -112,7 +111,7 @@ impl ShardState {
             seed,
             connections: Slab::new(),
             sessions: Slab::new(),
-            by_client: HashMap::with_hasher(FixedState::with_seed(seed)),
+            by_client: ClientNames::new(seed),
             subscriptions: Subscriptions::new(seed),
             cache: MatchCache::new(seed),
             retained: Retained::new(seed),
@@ -354,7 +353,7 @@ impl ShardState {
 
     /// The session of the client that is called so.
     pub(crate) fn session_named(&self, client_id: &str) -> Option<&Session> {
-        self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))
+        self.by_client.find(client_id, &self.sessions).and_then(|session| self.sessions.get(session))
     }
 
     pub(crate) fn conn_id(&self, index: u32) -> ConnId {

@@ -176,8 +176,12 @@ fn publish(
     // broker promises its receivers no more than QoS 0.
     if !of.is_settled {
         let opened = shard.face_mut::<AmqpLink>(conn).and_then(|(link, _)| link.open_delivery(channel, handle, of.id));
-        let words = "too many messages of this connection wait for their answers";
-        number = Some(opened.ok_or_else(|| Fault::Link(handle, AmqpError::new(RESOURCE_LIMIT, words)))?);
+        let Some(opened) = opened else {
+            shard.note_lost_input(conn, Loss::Refused);
+            let words = "too many messages of this connection wait for their answers";
+            return Err(Fault::Link(handle, AmqpError::new(RESOURCE_LIMIT, words)));
+        };
+        number = Some(opened);
     }
     let delivery = match number {
         Some(packet_id) => Delivery::AtLeastOnce { packet_id, dup: false },

@@ -3,13 +3,11 @@
 mod arrive;
 mod drive;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use foldhash::quality::FixedState;
-use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_core::access::{COAP_IDS, COAP_SESSION_IDS};
 use tidegate_core::datagrams::{Admission, Chance, DatagramEndpoint, DatagramOwner};
@@ -21,6 +19,7 @@ use crate::echo::EchoKey;
 use crate::frame::{self, Frame};
 use crate::link::CoapLink;
 use crate::message::{self, Answer, Datagram, MessageKind, write_empty};
+use crate::peers::Peers;
 use crate::rto::RtoRule;
 use drive::tick;
 
@@ -55,18 +54,10 @@ pub struct CoapStats {
     pub observers: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    conn: ConnId,
-    deadline: Timestamp,
-    observers: usize,
-}
-
 /// Datagrams to and from one shard. *Handle what arrived, turn once, drain what is to be sent.*
 #[derive(Debug)]
 pub struct CoapEndpoint {
-    peers: HashMap<SocketAddr, Peer, FixedState>,
-    addresses: BTreeMap<ConnId, SocketAddr>,
+    peers: Peers,
     crowd: Crowd,
     timers: BTreeSet<(Timestamp, ConnId)>,
     echo: EchoKey,
@@ -91,8 +82,7 @@ impl CoapEndpoint {
     /// For one shard. The seed is drawn at each start and told to nobody.
     pub fn new(seed: [u64; 4]) -> Self {
         Self {
-            peers: HashMap::with_hasher(FixedState::with_seed(seed[0])),
-            addresses: BTreeMap::new(),
+            peers: Peers::new(seed[0]),
             crowd: Crowd::default(),
             timers: BTreeSet::new(),
             echo: EchoKey::new([seed[1], seed[2]]),
@@ -140,17 +130,17 @@ impl CoapEndpoint {
 
     /// The address of a connection.
     pub fn address_of(&self, conn: ConnId) -> Option<SocketAddr> {
-        self.addresses.get(&conn).copied()
+        self.peers.get(conn).map(|peer| peer.address)
     }
 
     /// Whether a connection is one of this door.
     pub fn has(&self, conn: ConnId) -> bool {
-        self.addresses.contains_key(&conn)
+        self.peers.get(conn).is_some()
     }
 
     /// What an address was reached by is gone, and its connection with it.
     pub fn lose(&mut self, shard: &mut Shard, address: SocketAddr, now: Timestamp) {
-        let Some(conn) = self.peers.get(&address).map(|peer| peer.conn) else { return };
+        let Some(conn) = self.peers.conn_of(address) else { return };
         self.close(shard, conn, now);
     }
 }
@@ -162,7 +152,7 @@ impl DatagramEndpoint for CoapEndpoint {
     }
 
     fn knows(&self, address: SocketAddr) -> bool {
-        self.peers.contains_key(&address)
+        self.peers.conn_of(address).is_some()
     }
 
     fn handle_datagram(
@@ -175,7 +165,7 @@ impl DatagramEndpoint for CoapEndpoint {
     ) {
         self.stats.datagrams += 1;
         let datagram = message::read(bytes);
-        let known = self.peers.get(&from).map(|peer| peer.conn);
+        let known = self.peers.conn_of(from);
         if let Some(conn) = known
             && let Some((link, _)) = shard.face_mut::<CoapLink>(conn)
         {
@@ -247,7 +237,7 @@ impl DatagramEndpoint for CoapEndpoint {
         now: Timestamp,
         send: &mut dyn FnMut(SocketAddr, &[u8]),
     ) -> bool {
-        let Some(&address) = self.addresses.get(&conn) else { return false };
+        let Some(address) = self.address_of(conn) else { return false };
         let mut bytes = core::mem::take(&mut self.scratch);
         bytes.clear();
         for slice in shard.outbox(conn) {

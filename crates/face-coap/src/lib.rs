@@ -16,6 +16,7 @@ mod limits;
 mod link;
 mod message;
 mod observe;
+mod peers;
 mod request;
 mod rto;
 mod scarce;

@@ -254,7 +254,9 @@ fn publish(
         (false, Ok(Flow::On))
     };
     if check_name(topic, shard.packet_limits()).is_err() {
-        return stop(shard, &Answer::new(code::BAD_REQUEST));
+        shard.note_lost_input(conn, Loss::Rejected);
+        respond(shard, conn, exchange, &Answer::new(code::BAD_REQUEST), now);
+        return (true, Ok(Flow::On));
     }
     let body = match body(shard, conn, request, now) {
         Ok(body) => body,

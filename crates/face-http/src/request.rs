@@ -5,6 +5,7 @@ use core::hash::BuildHasher;
 use core::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_control::Timestamp;
+use tidegate_core::ledger::Loss;
 use tidegate_core::{ConnId, Flow, Incoming, Moment, ReadStep, Shard, SubscriptionRequest};
 use tidegate_wire_mqtt::topic::check_name;
 use tidegate_wire_mqtt::{
@@ -98,7 +99,12 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
             let manner = if fault.status == 403 { Manner::last() } else { manner };
             link.fail(fault, manner);
             shard.say_in_turn(conn);
-            return swallow;
+            // For want of room, and not for what it says: a message came, and was refused.
+            let is_publication = fault.status == 503 && is_message(&head);
+            if is_publication {
+                shard.note_lost_input(conn, Loss::Refused);
+            }
+            return ReadStep::Packet { size: bytes.len(), is_publication, handled: Ok(Flow::On) };
         }
         Ok(None) => return ReadStep::Incomplete { at_least: bytes.len() + 1 },
         Ok(Some((_, _, Body::Need(at_least)))) => {
@@ -117,6 +123,11 @@ pub(crate) fn step(shard: &mut Shard, conn: ConnId, bytes: &[u8], moment: &Momen
     let step = handle(shard, conn, asked, moment);
     shard.say_in_turn(conn);
     step
+}
+
+/// Whether a request is to say something, whatever it is about.
+fn is_message(head: &Head) -> bool {
+    matches!(head.method, Method::Post | Method::Put | Method::Delete)
 }
 
 fn read_body(
@@ -259,7 +270,8 @@ fn publish(shard: &mut Shard, conn: ConnId, asked: &Asked<'_>, topic: &str, mome
     let parameters = &asked.parameters;
     let stop = |shard: &mut Shard, status, why| {
         refuse(shard, conn, asked.manner.clone(), status, why);
-        ReadStep::Packet { size, is_publication: false, handled: Ok(Flow::On) }
+        shard.note_lost_input(conn, Loss::Rejected);
+        ReadStep::Packet { size, is_publication: true, handled: Ok(Flow::On) }
     };
     if check_name(topic, shard.packet_limits()).is_err() {
         return stop(shard, 400, "this is no name of a topic");

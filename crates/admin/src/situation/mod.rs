@@ -102,6 +102,10 @@ pub(crate) struct Blame {
     pub(crate) is_of_losses: bool,
     /// Whether the receiver takes anything at all: who takes nothing loses by itself, whoever sends.
     pub(crate) is_taking: bool,
+    /// How much of what is lost there is its own, in hundredths.
+    pub(crate) part: Option<u8>,
+    /// It has been too much for that receiver since it came.
+    pub(crate) is_newcomer: bool,
 }
 
 /// A number by which things are ordered that change a little all the time: those about as large stay in the order of their
@@ -196,7 +200,9 @@ impl TroubleReport {
                 let is_of_losses = is_unknown || is_much(flow.lost, receiver.lost);
                 if is_much(flow.lost, receiver.lost) || is_much(flow.waiting, receiver.queued) {
                     let is_taking = receiver.takes >= TAKES_MIN;
-                    let blame = Blame { receiver: Arc::clone(&receiver.client_id), is_of_losses, is_taking };
+                    let part = (flow.lost > 0).then(|| (100 * flow.lost / receiver.lost).min(100) as u8);
+                    let (client_id, is_newcomer) = (Arc::clone(&receiver.client_id), flow.is_newcomer);
+                    let blame = Blame { receiver: client_id, is_of_losses, is_taking, part, is_newcomer };
                     let known: &mut Blame = blamed.entry(flow.origin).or_insert_with(|| blame.clone());
                     if is_of_losses && !known.is_of_losses {
                         *known = blame;
@@ -212,15 +218,17 @@ impl TroubleReport {
     pub(crate) fn note_blamed(&mut self, client: &ClientReport, limit: Option<f64>, blame: &Blame) {
         let is_stranger = usual_of(client).is_none();
         let fills = Some(Arc::clone(&blame.receiver)).filter(|_| blame.is_taking || !is_stranger);
+        let Blame { part, is_newcomer, is_taking, .. } = *blame;
+        let is_newcomer = is_newcomer && is_taking;
         let place = self.publishers.iter().position(|known| known.client_id == client.client_id);
         // Whether it was counted as a flooder; none if it was not counted. Who is held back was, also beyond the list.
         let (was_flooding, trouble) = if let Some(place) = place {
             let known = self.publishers.remove(place);
-            (Some(known.is_flooding()), TroubledPublisher { fills, ..known })
+            (Some(known.is_flooding()), TroubledPublisher { fills, part, is_newcomer, ..known })
         } else {
             let is_counted = client.state.is_held_back();
             let was_flooding = is_counted.then(|| TroubledPublisher::of(client, limit, None).is_flooding());
-            (was_flooding, TroubledPublisher::of(client, limit, fills))
+            (was_flooding, TroubledPublisher { part, is_newcomer, ..TroubledPublisher::of(client, limit, fills) })
         };
         let is_flooding = trouble.is_flooding();
         if !is_flooding && blame.is_of_losses {

@@ -31,13 +31,18 @@ pub(crate) struct TroubledPublisher {
     pub(crate) is_for_rate: bool,
     /// Whose queue its messages fill.
     pub(crate) fills: Option<Arc<str>>,
+    /// How much of what is lost there is its own, in hundredths.
+    pub(crate) part: Option<u8>,
+    /// It has been too much for that receiver since it came, when nothing was usual for it.
+    pub(crate) is_newcomer: bool,
 }
 
 impl TroubledPublisher {
     pub(super) fn of(client: &ClientReport, limit: Option<f64>, fills: Option<Arc<str>>) -> Self {
         let (client_id, usual) = (Arc::clone(&client.client_id), usual_of(client));
         let is_for_rate = client.publisher.is_some_and(|publisher| publisher.slowed_since.is_some());
-        Self { client_id, state: client.state, rate: client.rate.unwrap_or(0.0), usual, limit, is_for_rate, fills }
+        let (state, rate) = (client.state, client.rate.unwrap_or(0.0));
+        Self { client_id, state, rate, usual, limit, is_for_rate, fills, part: None, is_newcomer: false }
     }
 
     /// How many times its usual rate it sends; none while nothing is usual, or it is not read.
@@ -48,7 +53,8 @@ impl TroubledPublisher {
     /// Whether it sends more than it should: more than is usual for it, and it is held back for that or somebody else suffers.
     /// Of one that is not read nobody knows what it sends: it sends more than is taken.
     /// Of a newcomer nobody knows what it should: it floods if it was refused, or sends very much while somebody suffers or it
-    /// has to wait. A few messages a second are no flood, however slow their receiver is. Who is held to a limit that an
+    /// has to wait. A few messages a second are no flood, however slow their receiver is. Who has been too much for a receiver since
+    /// it came is a newcomer there, whatever is usual for it since. Who is held to a limit that an
     /// operator has set is dealt with already, unless somebody suffers.
     pub(crate) fn is_flooding(&self) -> bool {
         if self.limit.is_some() {
@@ -56,6 +62,7 @@ impl TroubledPublisher {
         }
         match (self.state, self.factor()) {
             (ClientState::Paused, _) => self.is_for_rate || self.fills.is_some(),
+            (_, Some(_)) if self.is_newcomer && self.fills.is_some() && self.rate >= NEWCOMER_RATE_MAX => true,
             (state, Some(factor)) => factor > FLOOD_FACTOR && (state.is_held_back() || self.fills.is_some()),
             (state, None) => {
                 let is_harm = state.is_held_back() || self.fills.is_some();

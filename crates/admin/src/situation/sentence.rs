@@ -249,7 +249,7 @@ impl TroubledPublisher {
 
     /// What it does, and what is done about it.
     pub(crate) fn in_words(&self) -> String {
-        let TroubledPublisher { client_id, state, rate, usual, limit, fills, .. } = self;
+        let TroubledPublisher { client_id, state, rate, usual, limit, fills, part, is_newcomer, .. } = self;
         let rate = per_second(*rate);
         let limited = limit.map(|limit| {
             let limit = whole_per_second(limit);
@@ -260,6 +260,12 @@ impl TroubledPublisher {
                 let usual =
                     usual.map_or_else(|| "no usual rate yet".to_owned(), |it| format!("{} is usual", per_second(it)));
                 format!("{client_id:?} sends more than is taken of it ({rate}; {usual})")
+            }
+            (Some(usual), Some(factor)) if *is_newcomer && factor <= super::FLOOD_FACTOR => {
+                format!(
+                    "{client_id:?} sends {rate} (new, and too much from its beginning; {} is usual for it by now)",
+                    per_second(*usual)
+                )
             }
             (Some(usual), Some(factor)) if factor > super::FLOOD_FACTOR => {
                 format!("{client_id:?} sends {rate}, {} × its usual {}", number(factor), per_second(*usual))
@@ -273,7 +279,10 @@ impl TroubledPublisher {
             ClientState::Slowed => Some("has to wait"),
             _ => None,
         };
-        let fills = fills.as_ref().map(|receiver| format!("fills the queue of {receiver:?}"));
+        let fills = fills.as_ref().map(|receiver| {
+            let part = part.map(|part| format!(" ({part} % of what is lost there is its own)"));
+            format!("fills the queue of {receiver:?}{}", part.unwrap_or_default())
+        });
         let facts: Vec<String> = done.map(str::to_owned).into_iter().chain(fills).collect();
         if facts.is_empty() { sends } else { format!("{sends}, and {}", facts.join(" and ")) }
     }

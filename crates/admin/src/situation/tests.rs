@@ -8,13 +8,23 @@ use super::*;
 use crate::alarms::AlarmKind;
 
 fn publisher(client_id: &str, state: ClientState, rate: f64, usual: Option<f64>) -> TroubledPublisher {
-    TroubledPublisher { client_id: client_id.into(), state, rate, usual, limit: None, is_for_rate: true, fills: None }
+    TroubledPublisher {
+        client_id: client_id.into(),
+        state,
+        rate,
+        usual,
+        limit: None,
+        is_for_rate: true,
+        fills: None,
+        part: None,
+        is_newcomer: false,
+    }
 }
 
 fn receiver(client_id: &str, loss_rate: f64, fill: f64) -> TroubledReceiver {
     let lost = (loss_rate * 10.0) as u64;
     let (client_id, is_losing) = (client_id.into(), loss_rate > 0.0);
-    let crowding = vec![CrowdingFlow { origin: 7, lost, waiting: 0 }];
+    let crowding = vec![CrowdingFlow { origin: 7, lost, waiting: 0, is_newcomer: false }];
     let (is_away, takes, source, queued) = (false, 370.0, None, 0);
     TroubledReceiver { client_id, is_losing, is_away, loss_rate, lost, fill, takes, source, crowding, queued }
 }

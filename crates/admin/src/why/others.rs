@@ -16,6 +16,9 @@ use crate::view;
 
 /// Instead of a usual rate.
 pub(super) const NEW: &str = "new, has no usual rate yet";
+/// Behind a receiver that has never had room for it.
+const FROM_THE_BEGINNING: &str =
+    "; it has been too much there since it came, and what is usual for it does not count there";
 /// Receivers that are named for one publisher.
 const FILLED_MAX: usize = 5;
 
@@ -33,6 +36,8 @@ pub(super) struct FilledReceiver {
     loss_rate: f64,
     /// Messages a second that the receiver takes, of everybody.
     takes: f64,
+    /// It has been too much for that receiver since it came.
+    is_newcomer: bool,
 }
 
 /// What is known of others.
@@ -96,7 +101,8 @@ impl Neighbours {
         if let Some(flow) = own.filter(|_| receiver.is_losing) {
             let loss_rate = receiver.loss_rate * flow.lost as f64 / receiver.lost_of_late.max(1) as f64;
             let (client_id, all, takes) = (Arc::clone(&other.client_id), receiver.lost_of_late, receiver.takes);
-            self.fills.push(FilledReceiver { client_id, own: flow.lost, all, loss_rate, takes });
+            let is_newcomer = flow.is_newcomer;
+            self.fills.push(FilledReceiver { client_id, own: flow.lost, all, loss_rate, takes, is_newcomer });
             self.fills.sort_by_key(|filled| core::cmp::Reverse(filled.own));
             self.fills.truncate(FILLED_MAX);
         }
@@ -109,8 +115,11 @@ impl Neighbours {
 
     /// Whose queues its messages fill.
     pub(super) fn filled(&self) -> Vec<String> {
-        let words = |FilledReceiver { client_id, own, all, .. }: &FilledReceiver| {
-            format!("its messages fill the queue of {client_id:?}: {own} of {all} lost there of late were its own")
+        let words = |FilledReceiver { client_id, own, all, is_newcomer, .. }: &FilledReceiver| {
+            let since = if *is_newcomer && self.own_rate.is_some() { FROM_THE_BEGINNING } else { "" };
+            format!(
+                "its messages fill the queue of {client_id:?}: {own} of {all} lost there of late were its own{since}"
+            )
         };
         self.fills.iter().map(words).collect()
     }
@@ -124,6 +133,12 @@ impl Neighbours {
                         || NEW.to_owned(),
                         |usual| format!("{} × its usual {}", number(rate / usual.max(1e-3)), per_second(usual)),
                     );
+                    let since = if flow.is_newcomer && !usual.starts_with(NEW) {
+                        "; too much here from its beginning"
+                    } else {
+                        ""
+                    };
+                    let usual = format!("{usual}{since}");
                     format!("{id:?}, which sends {} ({usual})", per_second(*rate))
                 }
                 None => match self.gone.get(&flow.origin) {
@@ -173,6 +188,11 @@ impl Neighbours {
     fn name_of(&self, origin: u64) -> Option<&str> {
         let known = self.names.get(&origin).and_then(Option::as_ref);
         known.map(|(id, ..)| id).or_else(|| self.gone.get(&origin)).map(|id| &**id)
+    }
+
+    /// Whether it has been too much since it came for the receiver that loses the most of its messages.
+    pub(super) fn is_newcomer(&self) -> bool {
+        self.fills.first().is_some_and(|filled| filled.is_newcomer)
     }
 
     /// The receiver that loses the most of its messages, and how many a second it would take of them with room for others:

@@ -91,6 +91,10 @@ pub(super) fn next(client: &ClientReport, around: &Surroundings, others: &Neighb
                 steps.push(Proposal::new(text, [ProposedAct::Limit(rate), ProposedAct::Ban]));
             }
             None => steps.extend(client.rate.and_then(|rate| for_stranger(&client.client_id, rate, others))),
+            Some(_) if others.is_newcomer() => {
+                let lead = "what is usual for it was too much from its beginning";
+                steps.extend(client.rate.and_then(|rate| for_filler(&client.client_id, rate, lead, others)));
+            }
             Some(_) => {}
         }
         if steps.is_empty() {
@@ -140,6 +144,11 @@ fn for_receiver(client: &ClientReport, others: &Neighbours) -> Vec<Proposal> {
 /// What to do about one of whom nothing is usual, and whose messages fill the queue of a receiver: a limit that the receiver
 /// can bear. Also for one that has gone, before it comes back.
 pub(super) fn for_stranger(client_id: &str, rate: f64, others: &Neighbours) -> Option<Proposal> {
+    for_filler(client_id, rate, "nothing is usual for it yet", others)
+}
+
+/// The same of one of whom this is to be said first.
+fn for_filler(client_id: &str, rate: f64, lead: &str, others: &Neighbours) -> Option<Proposal> {
     let (receiver, bearable) = others.bearable(rate)?;
     let (id, ban) = (quoted(client_id), for_ban(client_id));
     let Some(bearable) = bearable else {
@@ -151,7 +160,7 @@ pub(super) fn for_stranger(client_id: &str, rate: f64, others: &Neighbours) -> O
     };
     let bearable = format!("{}/s", bearable.max(1.0).floor());
     let text = format!(
-        "nothing is usual for it yet; to slow it to what {receiver:?} can take:  tidegate limits set {id} rate={bearable}   \
+        "{lead}; to slow it to what {receiver:?} can take:  tidegate limits set {id} rate={bearable}   \
          or keep it away:  tidegate ban add {ban} --for 1h"
     );
     Some(Proposal::new(text, [ProposedAct::Limit(bearable), ProposedAct::Ban]))

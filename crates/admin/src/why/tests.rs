@@ -220,7 +220,7 @@ fn a_session_that_is_away_and_loses_is_told_as_that_and_can_be_ended() {
     let end = "nobody reads for it: start it again, or end the session if it is not coming back, with what waits for it:  \
                tidegate kick --session 'site bridge'";
     assert_eq!(next(&bridge, false, &Neighbours::of(&bridge)), [end]);
-    bridge.receiver.crowding = vec![CrowdingFlow { origin: 1, lost: 0, waiting: 10_000 }];
+    bridge.receiver.crowding = vec![CrowdingFlow { origin: 1, lost: 0, waiting: 10_000, is_newcomer: false }];
     let mut others = Neighbours::of(&bridge);
     others.note(&client(ClientState::Ok, 24.0, 24.0, Some(20.0), 1));
     assert_eq!(
@@ -245,7 +245,7 @@ fn link() -> LinkReport {
 fn a_receiver_that_loses_names_who_fills_its_queue_and_who_does_is_told_so() {
     let mut historian = client(ClientState::Losing, 0.0, 0.0, None, 1);
     (historian.client_id, historian.publisher, historian.rate, historian.origin) = ("historian".into(), None, None, 2);
-    let crowding = vec![CrowdingFlow { origin: 1, lost: 4800, waiting: 900 }];
+    let crowding = vec![CrowdingFlow { origin: 1, lost: 4800, waiting: 900, is_newcomer: false }];
     let (is_losing, lost_of_late, loss_rate) = (true, 5000, 480.0);
     let takes = 1600.0;
     historian.receiver =

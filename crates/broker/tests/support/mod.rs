@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "shared by several tests; a test may fail")]
 
 pub(crate) mod amqp;
+pub(crate) mod floods;
 pub(crate) mod sn;
 pub(crate) mod tls;
 pub(crate) mod ws;
@@ -9,12 +10,16 @@ pub(crate) mod ws;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use tidegate_broker::Broker;
+use tidegate_broker::ask::{Answer, Question};
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_core::access::Open;
+use tidegate_core::ledger::Ledger;
+use tidegate_core::report::ClientReport;
 use tidegate_core::shard_of;
 use tidegate_wire_mqtt::{
     Connect, Decoded, Delivery, Encode, Encoded, Limits, Packet, PacketId, Peer, Properties, Publish, QoS, ReasonCode,
@@ -45,6 +50,23 @@ pub(crate) fn start(config: Config) -> Broker {
 
 pub(crate) fn start_with(config: Config, authenticator: Arc<dyn Authenticator>) -> Broker {
     Broker::start(config, authenticator, Arc::new(Open)).unwrap()
+}
+
+/// All about a client that is connected.
+pub(crate) fn report(broker: &Broker, client_id: &str) -> ClientReport {
+    let handle = broker.handle();
+    let (reply, answer) = sync_channel(1);
+    let question = Question::Client { client_id: client_id.into() };
+    handle.ask(handle.shard_of(client_id), question, move |answer| drop(reply.try_send(answer))).unwrap();
+    match answer.recv_timeout(PATIENCE).unwrap() {
+        Answer::Client(Some(detail)) => detail.client,
+        other => panic!("{client_id}: {other:?}"),
+    }
+}
+
+/// What became of its messages.
+pub(crate) fn ledger(broker: &Broker, client_id: &str) -> Ledger {
+    report(broker, client_id).ledger
 }
 
 /// Where the broker listens for this.

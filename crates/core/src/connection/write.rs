@@ -84,14 +84,14 @@ impl Connection {
     /// Since when it takes nothing of what waits for it.
     #[inline]
     pub(crate) fn stalled_since(&self) -> Option<Timestamp> {
-        self.stalled_since
+        self.stalled_since.get()
     }
 
     /// Bytes that may wait for it where nothing can be overtaken. Never less than [`Connection::reach`], up to `most`. The same for all
     /// messages of a turn, so it is worked out for the first of them. Unless it is known to take more in a moment, `most`.
     pub(crate) fn room(&mut self, most: usize, now: Timestamp) -> usize {
         if self.room.0 != now {
-            let is_stalled = self.stalled_since.is_some();
+            let is_stalled = self.stalled_since.get().is_some();
             let hoped = if is_stalled { self.drain.reach() } else { self.drain.reach_for_burst(now) };
             self.room = (now, self.drain.ahead(now).max(hoped.min(most)));
         }
@@ -162,10 +162,11 @@ impl Connection {
         self.drain.on_written(bytes, shown, now);
         self.room.0 = Timestamp::MAX;
         self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
-        self.stalled_since = match self.stalled_since {
+        let stalled_since = match self.stalled_since.get() {
             _ if self.outbox.len() == 0 || self.welcome_after.is_some() => None,
             Some(since) if bytes == 0 => Some(since),
             _ => Some(now),
         };
+        self.stalled_since.set(stalled_since);
     }
 }

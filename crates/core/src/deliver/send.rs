@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::face::{Frames, OutgoingPublication};
 use crate::ledger::Loss;
 use crate::limits::OUTBOX_OF_THE_FAST;
-use crate::message::{Colour, Shareable};
+use crate::message::{Colour, Precedence, Publication, Shareable};
 use crate::persist::Until;
 use crate::queue::NextMessage;
 use crate::session::{DueMessage, InflightStage, Queued, Session};
@@ -118,7 +118,7 @@ impl ShardState {
             if connection.outbox_len() > outbox_most(&self.settings) || connection.is_without_credit() {
                 self.lose_delivery(session, Loss::OutboxFull, class);
                 if let Some(session) = self.sessions.get_mut(session) {
-                    session.note_crowding(copy.publication.origin, copy.now);
+                    session.note_crowding(copy.publication.whose(), copy.now);
                 }
                 return SendOutcome::Done;
             }
@@ -218,7 +218,8 @@ impl ShardState {
             return;
         }
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let (retain, ids, conn, since) = (queued.retain, queued.ids.clone(), session.conn(), queued.since);
+        let (retain, ids, conn) = (queued.retain, queued.ids.clone(), session.conn());
+        let (since, colour) = (queued.since, queued.colour);
         let delivery = if queued.qos == QoS::AtMostOnce {
             Delivery::AtMostOnce
         } else {
@@ -229,7 +230,9 @@ impl ShardState {
             }
             delivery_of(qos, packet_id, false)
         };
-        let copy = OutgoingPublication { publication: &shareable.publication, delivery, retain, ids: &ids, now };
+        let standing = Precedence { colour, ..shareable.publication.standing };
+        let publication = &Publication { standing, ..shareable.publication };
+        let copy = OutgoingPublication { publication, delivery, retain, ids: &ids, now };
         let fate = self.send_now(conn, &copy, &mut Frames::for_receivers(1));
         match (fate, delivery.packet_id()) {
             (SendOutcome::Done, Some(packet_id)) => self.forget_last(index, packet_id),

@@ -84,7 +84,7 @@ impl ShardState {
         if let Some(lost) = session.with_queue(&mut self.stats, |queue, _| queue.evict()) {
             self.journal.dequeue_item(session.kept(), &lost);
             session.ledger.lose_delivery(Loss::AbsentBudget, lost.class(), &mut self.stats);
-            session.note_crowding(0, now);
+            session.note_crowding((0, false), now);
         }
         self.note_absent(index);
     }

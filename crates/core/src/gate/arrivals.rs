@@ -158,7 +158,7 @@ impl ShardState {
     fn is_known(&self, client_id: &str, identity: &Identity) -> bool {
         let publishers = &self.gate.publishers;
         let find = || publishers.get(publishers.find(&key_of(identity, client_id))?);
-        self.by_client.contains_key(client_id) || find().is_some_and(Publisher::is_learned)
+        self.session_named(client_id).is_some() || find().is_some_and(Publisher::is_learned)
     }
 }
 

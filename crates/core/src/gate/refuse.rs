@@ -2,7 +2,8 @@
 //!
 //! A [`Refusal`] says why, when to come back and which interval would do; the face of the client has words for it, or not
 //! (before MQTT 5). To a client that cannot be told the only honest word is silence: the message is left on the
-//! connection, which is not read until its time has come. QoS 0 waits for no answer and is dropped by a named reason.
+//! connection, which is not read until its time has come. QoS 0 waits for no answer and is dropped by a named reason, but for the
+//! doors that have a word for it, too (CoAP, HTTP, MQTT-SN): there it is refused.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -75,18 +76,17 @@ impl ShardState {
         Ending::new(Why::TooFast { interval, retry_after }, WillFate::Publish)
     }
 
+    /// A message that nobody waits for an answer to is dropped, unless its client hears of it all the same.
     fn count_refused(&mut self, arrival: GateArrival, cause: Cause) {
-        let loss = match (arrival.delivery, cause) {
-            (Delivery::AtMostOnce, Cause::HoldFull) => Loss::HeldFull,
-            (Delivery::AtMostOnce, Cause::Rhythm) => Loss::Rhythm,
-            _ => Loss::Refused,
+        let is_told = arrival.delivery != Delivery::AtMostOnce || self.hears_every_refusal(arrival.conn);
+        let loss = match cause {
+            _ if is_told => Loss::Refused,
+            Cause::HoldFull => Loss::HeldFull,
+            Cause::Rhythm => Loss::Rhythm,
         };
         self.lose(arrival.session, loss);
         if let Some(trouble) = self.trouble_of(arrival.session) {
-            match arrival.delivery {
-                Delivery::AtMostOnce => trouble.count_dropped(),
-                _ => trouble.count_refused(),
-            }
+            if is_told { trouble.count_refused() } else { trouble.count_dropped() }
         }
     }
 

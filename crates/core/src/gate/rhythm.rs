@@ -84,6 +84,7 @@ impl ShardState {
                 publisher.set_entitled(colour);
                 // Where nobody is watched, nobody comes first.
                 publication.standing.colour = if plan.is_some() { colour } else { Colour::Entitled };
+                publication.standing.is_newcomer = plan.is_some() && publisher.claim.rate().is_none();
                 match trouble.as_ref().and_then(|trouble| trouble.pin()) {
                     Some(pin) => {
                         let rhythm = limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm);

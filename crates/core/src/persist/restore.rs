@@ -170,9 +170,8 @@ impl ShardState {
         let is_given_up = session.expiry() < saved.expiry;
         let ends = saved.ends.filter(|_| !is_given_up).unwrap_or(now + session.expiry());
         session.end_at(ends.max(first.unwrap_or(Timestamp::ZERO)));
-        let client_id = Arc::clone(session.client_id());
         let (index, _) = self.sessions.insert(session);
-        self.by_client.insert(client_id, index);
+        self.by_client.insert(index, &self.sessions);
         for (filter, wish) in saved.subscriptions {
             if let Ok(filter) = TopicFilter::parse(filter, &own_filters()) {
                 self.subscribe_one(index, &filter, wish);
@@ -205,7 +204,8 @@ impl ShardState {
             // What it waited before is not known; it begins again.
             let wishes = subscriptions.iter().map(|(filter, wish)| (*filter, wish.is_latest));
             let is_latest = wants_latest(wishes, message.view().topic);
-            Queued { message, qos, retain, ids: ids.clone(), place, since: now, is_latest }
+            let colour = message.standing().colour;
+            Queued { message, qos, retain, ids: ids.clone(), place, since: now, is_latest, colour }
         };
         match stage {
             SavedStage::Waiting(message) => {

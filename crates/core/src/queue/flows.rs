@@ -60,14 +60,14 @@ impl QueuePlace {
         let message = &queued.message;
         let standing = message.standing();
         let weight = priority.classes.weight(standing.class);
-        let Precedence { rate, parent, colour, .. } = *standing;
+        let Precedence { rate, parent, .. } = *standing;
         Self {
             flow: QueueFlow::of(queued),
             size: message.size(),
             weight,
             rate: Some(rate),
             parent,
-            claim: claim_of(colour),
+            claim: claim_of(queued.colour),
         }
     }
 
@@ -125,10 +125,10 @@ impl Queue {
     }
 
     /// Whether a full queue would lose nothing but an older message of the same publisher for this one, of no less worth.
-    pub(crate) fn is_own_loss(&self, publication: &Publication<'_>, qos: QoS) -> bool {
+    pub(crate) fn is_own_loss(&self, publication: &Publication<'_>, qos: QoS, colour: Colour) -> bool {
         let flow = QueueFlow::of_publication(publication);
         let is_longest = match &self.flows {
-            Some(flows) => flows.is_longest(flow, claim_of(publication.standing.colour)),
+            Some(flows) => flows.is_longest(flow, claim_of(colour)),
             None => self.line_flow == Some(flow) && self.pages.is_none(),
         };
         let is_worth_more = |first: &WaitingCopy| match first {

@@ -53,6 +53,12 @@ impl Item {
         }
     }
 
+    /// The same, and whether nothing was usual for its publisher when it came, as far as that is known.
+    pub(crate) fn whose(&self) -> (u64, bool) {
+        let is_newcomer = matches!(self, Self::Message(queued) if queued.message.standing().is_newcomer);
+        (self.origin(), is_newcomer)
+    }
+
     /// Whether it is of this publisher; of what is on disk that is not known.
     pub(crate) fn may_be_of(&self, origin: u64) -> bool {
         match self {

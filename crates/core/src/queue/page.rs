@@ -364,7 +364,9 @@ impl Queue {
         let (Paged { qos, flags, .. }, ids) = (paged, pages.ids_of(paged.ids));
         let retain = flags & RETAIN != 0;
         // No class that bounds the time of waiting is on disk, and no topic of which only the newest is wanted.
-        let queued = Queued { message, qos, retain, ids, place, since: Timestamp::MAX, is_latest: false };
+        let colour = if flags & EXCESS == 0 { Colour::Entitled } else { Colour::Excess };
+        let (since, is_latest) = (Timestamp::MAX, false);
+        let queued = Queued { message, qos, retain, ids, place, since, is_latest, colour };
         pages.chosen.insert(number, Item::Message(queued));
         None
     }
@@ -373,11 +375,11 @@ impl Queue {
 impl QueuePages {
     /// A message as one on disk; none if it is not known where, or does not fit into few bytes.
     fn page(&mut self, queued: &Queued) -> Option<Paged> {
-        let Queued { message, qos, retain, ids, place, .. } = queued;
+        let Queued { message, qos, retain, ids, place, colour, .. } = queued;
         let spot = message.spot()?;
         let size = u32::try_from(message.size()).ok()?;
         let ids = self.ids_number(ids)?;
-        let flags = flags_of(*retain, message.standing().colour);
+        let flags = flags_of(*retain, *colour);
         Some(Paged { spot, place: *place, size, class: message.class(), qos: *qos, flags, ids })
     }
 }

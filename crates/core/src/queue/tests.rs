@@ -105,7 +105,8 @@ fn queued(sent: &Sent, number: usize) -> Queued {
     let message = Arc::new(Message::new(&publication, &MessageBytes::default()));
     let since = Timestamp::from_secs_f64(number as f64);
     let (ids, is_latest) = (SubscriptionIds::None, is_of_latest_subscription(sent));
-    Queued { message, qos: QoS::AtMostOnce, retain: false, ids, place: 0, since, is_latest }
+    let colour = sent.colour;
+    Queued { message, qos: QoS::AtMostOnce, retain: false, ids, place: 0, since, is_latest, colour }
 }
 
 /// To the last topic there is a subscription that wants only the newest, whatever the class.

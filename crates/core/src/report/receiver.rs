@@ -9,6 +9,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 
 use crate::connection::Connection;
+use crate::crowding::Tallied;
 use crate::limits::CALM;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -51,6 +52,9 @@ pub struct CrowdingFlow {
     pub lost: u64,
     /// Its messages that wait.
     pub waiting: u64,
+    /// It has been too much for this receiver since it came, when nothing was usual for it: what is usual for it now does not
+    /// count here.
+    pub is_newcomer: bool,
 }
 
 impl ReceiverReport {
@@ -72,7 +76,10 @@ impl ReceiverReport {
         };
         let (lost_of_late, loss_rate, by) = crowding.of_late(now);
         let is_losing = crowding.last() + CALM > now;
-        let flow = |(origin, lost)| CrowdingFlow { origin, lost, waiting: 0 };
+        let flow = |one: Tallied| {
+            let Tallied { origin, lost, is_newcomer } = one;
+            CrowdingFlow { origin, lost, waiting: 0, is_newcomer }
+        };
         let crowding = by.into_iter().take(CROWDING_SHOWN_MAX).map(flow).collect();
         let takes = takes(true);
         Self { lost_of_late, loss_rate, takes, fill, is_losing, is_slow, crowding }
@@ -84,7 +91,7 @@ impl ReceiverReport {
         for (origin, waiting) in waiting.into_iter().flatten() {
             match self.crowding.iter_mut().find(|flow| flow.origin == origin) {
                 Some(flow) => flow.waiting = waiting,
-                None => self.crowding.push(CrowdingFlow { origin, lost: 0, waiting }),
+                None => self.crowding.push(CrowdingFlow { origin, lost: 0, waiting, is_newcomer: false }),
             }
         }
         self.crowding.sort_by_key(|flow| core::cmp::Reverse((flow.lost, flow.waiting)));

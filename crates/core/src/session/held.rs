@@ -163,15 +163,19 @@ impl Session {
 
     /// Whether a timer is set that comes before this.
     pub(crate) fn wakes_before(&self, at: Timestamp) -> bool {
-        self.wake_at.is_some_and(|set| set <= at)
+        self.wake_at.get().is_some_and(|set| set <= at)
     }
 
     pub(crate) fn set_wake(&mut self, at: Timestamp) {
-        self.wake_at = Some(at);
+        self.wake_at.set(Some(at));
     }
 
     /// A timer has come; false if it is not the one that counts.
     pub(crate) fn take_wake(&mut self, at: Timestamp) -> bool {
-        self.wake_at.take_if(|set| *set == at).is_some()
+        let is_it = self.wake_at.get() == Some(at);
+        if is_it {
+            self.wake_at.set(None);
+        }
+        is_it
     }
 }

@@ -7,7 +7,7 @@ use core::num::NonZeroU32;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
 
-use crate::message::Message;
+use crate::message::{Colour, Message};
 
 /// A message that waits.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Queued {
     pub(crate) since: Timestamp,
     /// A newer one of its topic takes its place.
     pub(crate) is_latest: bool,
+    /// Whether its publisher may count on it here.
+    pub(crate) colour: Colour,
 }
 
 impl Queued {

@@ -18,9 +18,9 @@ pub(crate) struct UnderWay {
     /// How many the client wants at the same time.
     window: u16,
     /// How many wait to be sent again on a connection whose window is smaller than the last one's.
-    unsent: usize,
+    unsent: u32,
     /// How many have an identifier and may not be sent before that is kept.
-    unsynced: usize,
+    unsynced: u32,
     next_packet_id: PacketId,
 }
 
@@ -99,7 +99,7 @@ impl UnderWay {
 
     /// One more is under way; `after`: the turn that has to be synced before it is sent, or 0.
     pub(crate) fn push(&mut self, packet_id: PacketId, stage: InflightStage, after: u64) {
-        self.unsynced += usize::from(after != 0);
+        self.unsynced += u32::from(after != 0);
         self.messages.push_back(Inflight { packet_id, stage, is_unsent: false, after });
     }
 
@@ -122,8 +122,8 @@ impl UnderWay {
     /// Takes one that is done, or refused.
     pub(crate) fn finish(&mut self, position: usize) -> Option<InflightStage> {
         let finished = self.messages.remove(position)?;
-        self.unsent -= usize::from(finished.is_unsent);
-        self.unsynced -= usize::from(finished.after != 0);
+        self.unsent -= u32::from(finished.is_unsent);
+        self.unsynced -= u32::from(finished.after != 0);
         Some(finished.stage)
     }
 
@@ -137,8 +137,8 @@ impl UnderWay {
     /// The client has a QoS 2 message; the answer is how far that one was before.
     pub(crate) fn release(&mut self, position: usize) -> Option<InflightStage> {
         let inflight = self.messages.get_mut(position)?;
-        self.unsent -= usize::from(core::mem::take(&mut inflight.is_unsent));
-        self.unsynced -= usize::from(core::mem::take(&mut inflight.after) != 0);
+        self.unsent -= u32::from(core::mem::take(&mut inflight.is_unsent));
+        self.unsynced -= u32::from(core::mem::take(&mut inflight.after) != 0);
         let place = match &inflight.stage {
             InflightStage::Sent(queued) => queued.place,
             InflightStage::Released { place } => *place,
@@ -169,7 +169,7 @@ impl UnderWay {
         // What has never been sent because its identifier is not kept goes on waiting for that.
         for inflight in self.messages.iter_mut().filter(|inflight| inflight.after == 0) {
             inflight.is_unsent = matches!(inflight.stage, InflightStage::Sent(_));
-            self.unsent += usize::from(inflight.is_unsent);
+            self.unsent += u32::from(inflight.is_unsent);
             steps.push((inflight.packet_id, inflight.is_unsent));
         }
         steps
@@ -190,7 +190,7 @@ impl UnderWay {
 
     /// The first that is to be sent again, if there is one and the window has room for it: from now on it is sent.
     pub(crate) fn take_unsent(&mut self) -> Option<DueMessage> {
-        if self.unsent == 0 || self.messages.len() - self.unsent >= usize::from(self.window) {
+        if self.unsent == 0 || self.messages.len() - self.unsent as usize >= usize::from(self.window) {
             return None;
         }
         let position = self.messages.iter().position(|inflight| inflight.is_unsent)?;

@@ -37,8 +37,8 @@ impl QueueLosses<'_> {
     }
 
     /// And it was for want of room.
-    pub(crate) fn note_crowding(&mut self, origin: u64, now: Timestamp) {
-        Crowding::note(self.crowding, origin, now);
+    pub(crate) fn note_crowding(&mut self, whose: (u64, bool), now: Timestamp) {
+        Crowding::note(self.crowding, whose, now);
     }
 }
 

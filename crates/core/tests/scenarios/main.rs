@@ -30,6 +30,7 @@ mod ledger;
 mod levels;
 mod model;
 mod net;
+mod newcomers;
 mod paging;
 mod pressing;
 mod priority;

@@ -9,10 +9,11 @@ use tidegate_control::Timestamp;
 use tidegate_core::datagrams::{Admission, Chance, NotAdmitted};
 use tidegate_core::{ConnId, Hello, Portion, Progress, ReadStep, Shard, Then};
 
-use super::{CoapEndpoint, Peer};
+use super::CoapEndpoint;
 use crate::limits::{AMPLIFICATION_MAX, BUSY, EXCHANGES_MAX, PEERS_MAX};
 use crate::link::{CoapLink, Sight, whole_seconds};
 use crate::message::{Answer, MessageKind, Request, code, write, write_empty};
+use crate::peers::Peer;
 use crate::request;
 
 /// Answers to strangers that wait to be sent; one for each datagram of a turn at most.
@@ -77,8 +78,7 @@ impl CoapEndpoint {
             self.answer_stranger(from, (request, size), &busy());
             return None;
         };
-        self.peers.insert(from, Peer { conn, deadline: Timestamp::MAX, observers: 0 });
-        self.addresses.insert(conn, from);
+        self.peers.insert(Peer { address: from, conn, deadline: Timestamp::MAX, observers: 0 });
         self.crowd.enter(from.ip());
         Some(conn)
     }

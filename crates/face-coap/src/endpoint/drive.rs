@@ -20,13 +20,11 @@ impl CoapEndpoint {
     }
 
     pub(super) fn forget(&mut self, conn: ConnId) {
-        if let Some(address) = self.addresses.remove(&conn)
-            && let Some(peer) = self.peers.remove(&address)
-        {
+        if let Some(peer) = self.peers.remove(conn) {
             self.timers.remove(&(peer.deadline, conn));
-            self.crowd.leave(address.ip());
-            self.stats.observers -= peer.observers as u64;
-            self.left.push(address);
+            self.crowd.leave(peer.address.ip());
+            self.stats.observers -= u64::from(peer.observers);
+            self.left.push(peer.address);
         }
     }
 
@@ -47,10 +45,9 @@ impl CoapEndpoint {
         self.collect(shard, conn);
         let Some((link, _)) = shard.face_mut::<CoapLink>(conn) else { return };
         link.rest();
-        let (deadline, observers) = (link.deadline(), link.observations.len());
-        let Some(&address) = self.addresses.get(&conn) else { return };
-        let Some(peer) = self.peers.get_mut(&address) else { return };
-        self.stats.observers = self.stats.observers + observers as u64 - peer.observers as u64;
+        let (deadline, observers) = (link.deadline(), link.observations.len() as u32);
+        let Some(peer) = self.peers.get_mut(conn) else { return };
+        self.stats.observers = self.stats.observers + u64::from(observers) - u64::from(peer.observers);
         peer.observers = observers;
         if peer.deadline != deadline {
             self.timers.remove(&(peer.deadline, conn));

@@ -122,7 +122,7 @@ fn a_few_messages_a_known_batch_a_grant_and_one_that_has_gone_are_not_unusual() 
 #[test]
 fn a_session_that_is_away_and_loses_is_trouble_and_an_alarm_and_its_publisher_is_found_by_what_waits() {
     let (mut away, pump) = (loser(1, 240, true), client(2, ClientState::Ok, 24.0, Some(20.0)));
-    away.receiver.crowding = vec![CrowdingFlow { origin: 2, lost: 0, waiting: 10_000 }];
+    away.receiver.crowding = vec![CrowdingFlow { origin: 2, lost: 0, waiting: 10_000, is_newcomer: false }];
     let situation = look(&[away, pump], |_| None);
     let sentence = situation.sentence();
     assert_eq!(
@@ -139,7 +139,7 @@ fn a_session_that_is_away_and_loses_is_trouble_and_an_alarm_and_its_publisher_is
 #[test]
 fn who_has_all_the_places_of_a_losing_queue_floods_though_it_loses_nothing_itself() {
     let mut slow = loser(1, 1000, false);
-    let flow = |origin, lost, waiting| CrowdingFlow { origin, lost, waiting };
+    let flow = |origin, lost, waiting| CrowdingFlow { origin, lost, waiting, is_newcomer: false };
     slow.receiver.crowding = vec![flow(2, 990, 400), flow(4, 10, 0), flow(3, 0, 9131)];
     let senders = [(2, 94.0), (3, 94.0), (4, 1.0)];
     let clients: Vec<ClientReport> =
@@ -156,7 +156,8 @@ fn who_has_all_the_places_of_a_losing_queue_floods_though_it_loses_nothing_itsel
 fn newcomers_that_send_little_are_not_blamed_for_a_slow_reader() {
     let mut reader = loser(100, 1000, false);
     reader.receiver.takes = 4.0;
-    reader.receiver.crowding = (1..=5).map(|origin| CrowdingFlow { origin, lost: 200, waiting: 2000 }).collect();
+    reader.receiver.crowding =
+        (1..=5).map(|origin| CrowdingFlow { origin, lost: 200, waiting: 2000, is_newcomer: false }).collect();
     let meter = |number| client(number, ClientState::Ok, 20.0, None);
     let mut clients: Vec<ClientReport> = (1..=20).map(meter).collect();
     clients.push(reader.clone());
@@ -209,7 +210,7 @@ fn any_client(number: u64) -> impl Strategy<Value = (ClientReport, Option<f64>)>
         if let Some((lost, is_away, origin, of_it, waiting)) = receiver {
             let (publisher, rate, link) = (it.publisher, it.rate, it.link);
             it = loser(number, lost, is_away);
-            it.receiver.crowding = vec![CrowdingFlow { origin, lost: of_it.min(lost), waiting }];
+            it.receiver.crowding = vec![CrowdingFlow { origin, lost: of_it.min(lost), waiting, is_newcomer: false }];
             if !is_away {
                 (it.publisher, it.rate, it.link) = (publisher, rate, link);
             }

@@ -14,6 +14,7 @@ use tidegate_wire_mqtt::{Connect, Delivery, Encode, PacketId, Peer, Properties, 
 
 use super::*;
 use crate::control::parse_rate;
+use crate::situation::TroubleReport;
 
 const TICK: Duration = Duration::from_millis(10);
 
@@ -86,11 +87,16 @@ impl World {
     /// A receiver that takes so many messages a second.
     fn attend(&mut self, client_id: &str, takes: f64) {
         let index = self.join(client_id, Version::V311, 0, 0.0);
+        let conn = self.subscribe(index);
+        self.reader = Some(SlowReader { conn, rate: takes * BYTES_EACH, credit: 0.0 });
+    }
+
+    fn subscribe(&mut self, index: usize) -> ConnId {
         let conn = self.senders[index].conn;
         let subscribe = [0x82, 6, 0, 1, 0, 1, b'#', 0];
         let portion = Portion { since: self.now, dry_at: self.now, units: u32::MAX };
         self.shard.handle_portion(conn, &subscribe, &portion, self.now);
-        self.reader = Some(SlowReader { conn, rate: takes * BYTES_EACH, credit: 0.0 });
+        conn
     }
 
     fn live(&mut self, secs: u32) {
@@ -363,4 +369,56 @@ fn a_proposal_does_not_shrink_with_what_is_taken_and_lets_the_client_recover() {
         let command = world.apply_proposal("pump", false);
         world.recovers("pump", sender, &format!("{version:?} QoS {qos}: {command}"));
     }
+}
+
+/// Somebody else has room for all of it, so that it becomes usual; where there never was any it is named all the same, and what is
+/// proposed helps.
+#[test]
+fn who_was_too_much_from_its_beginning_is_named_when_it_is_known_and_a_limit_lets_its_receiver_recover() {
+    let mut world = World::new(Settings::default());
+    world.attend("historian", 200.0);
+    let fast = world.join("fast", Version::V311, 0, 0.0);
+    world.subscribe(fast);
+    for n in 0..5 {
+        world.join(&format!("device-{n}"), Version::V311, 0, 5.0);
+    }
+    world.live(75);
+    world.join("flood", Version::V311, 0, 1000.0);
+    world.live(100);
+    let usual = view::learned_rate(&world.report("flood"));
+    assert!(usual.is_some_and(|usual| usual > 900.0), "{usual:?}");
+    let mut situation = TroubleReport::default();
+    let clients = world.shard.clients(0, world.now).0;
+    clients.iter().for_each(|client| situation.note(client, |_| None));
+    for client_id in situation.to_look_into() {
+        situation.note_waiting(&world.report(&client_id));
+    }
+    let blamed = situation.blamed();
+    for client in &clients {
+        if let Some(blame) = blamed.get(&client.origin) {
+            situation.note_blamed(client, None, blame);
+        }
+    }
+    let sentence = situation.sentence();
+    assert!(
+        sentence.text.starts_with("\"flood\" sends ")
+            && sentence.text.contains("/s (new, and too much from its beginning; "),
+        "{}",
+        sentence.text
+    );
+    assert!(
+        sentence.text.contains("fills the queue of \"historian\" (100 % of what is lost there is its own)"),
+        "{}",
+        sentence.text
+    );
+    assert_eq!(sentence.next, "tidegate why flood");
+    let historian = world.report("historian");
+    let mut others = Neighbours::of(&historian);
+    clients.iter().for_each(|other| others.note(other));
+    let words = others.crowding(&historian.receiver);
+    assert!(words[0].starts_with("of \"flood\", which sends ") && words[0].contains("too much here"), "{words:?}");
+    let command = world.apply_proposal("flood", false);
+    world.live(30);
+    let historian = world.report("historian");
+    assert!(!historian.receiver.is_losing, "{command}: {historian:?}");
 }
