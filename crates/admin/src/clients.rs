@@ -245,8 +245,12 @@ pub(crate) async fn history(State(state): State<Arc<AdminState>>, Path(client_id
 
 pub(crate) async fn kick(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     let question = Question::Kick { client_id: client_id.as_str().into() };
-    if ask(&state, state.handle.shard_of(&client_id), question).await? == Answer::Kicked(true) {
-        return Ok(about(format!("client {client_id}"), json_of(&json!({ "kicked": client_id }))));
+    let is_kicked = ask(&state, state.handle.shard_of(&client_id), question).await? == Answer::Kicked(true);
+    // A KP of that name may be connected beside it, or in its place.
+    let ended = crate::kps::end_connections(&state, |kp| kp.name == Some(client_id.as_str()));
+    if is_kicked || ended > 0 {
+        let told = json!({ "kicked": client_id, "mqtt": is_kicked, "kp_connections": ended });
+        return Ok(about(format!("client {client_id}"), json_of(&told)));
     }
     let is_kept = find(&state, &client_id).await?.is_some();
     let detail = if is_kept {

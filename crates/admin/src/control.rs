@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tidegate_broker::{Ban, BanKept, Banned, OperatorSetting};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
+use tidegate_space::KpIdentity;
 
 use crate::audit::about;
 use crate::body::{text, words_in};
@@ -181,9 +182,13 @@ pub(crate) async fn add_ban(State(state): State<Arc<AdminState>>, headers: Heade
     let Some(kept) = kept else {
         return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many bans already"));
     };
+    // Who subscribes at the smart space would go on hearing.
+    let is_meant = |kp: &KpIdentity<'_>| whom.concerns(kp.name.unwrap_or_default(), kp.user, kp.address);
+    let ended = crate::kps::end_connections(&state, is_meant);
     let name = banned_name(&whom);
     let mut value = ban_json(&Ban { whom, left: time, reason, tries: 0, last_try: None });
     value["kept"] = json!(kept == BanKept::Yes);
+    value["kp_connections"] = json!(ended);
     Ok(about(name, json_of(&value)))
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use serde_json::{Value, json};
-use tidegate_space::{KpReport, KpRole, LimitOwner, RequestLimit};
+use tidegate_core::Whom;
+use tidegate_space::{KpIdentity, KpReport, KpRole, LimitOwner, RequestLimit};
 
 use crate::problem::{Answered, json_of};
 use crate::state::AdminState;
@@ -25,8 +26,9 @@ pub(crate) async fn list(State(state): State<Arc<AdminState>>) -> Answered {
         return Ok(json_of(&json!({ "kps": [], "total": 0, "class_claims_ignored": 0 })));
     };
     let all = space.kps();
-    let shown: Vec<Value> = all.iter().take(KPS_SHOWN_MAX).map(view_of).collect();
     let (total, ignored) = (all.len(), space.class_claims_ignored());
+    let live = |kp: KpReport| view_of(&KpReport { limit: limit_of(&state, &kp), ..kp });
+    let shown: Vec<Value> = all.into_iter().take(KPS_SHOWN_MAX).map(live).collect();
     Ok(json_of(&json!({ "kps": shown, "total": total, "class_claims_ignored": ignored })))
 }
 
@@ -36,10 +38,26 @@ pub(crate) fn why(state: &AdminState, name: &str) -> Option<(Value, String)> {
         kp.name.as_deref() == Some(name) || kp.user.as_deref() == Some(name) || kp.address.to_string() == name
     };
     let space = state.process.space()?;
-    let meant: Vec<KpReport> = space.kps().into_iter().filter(is_meant).take(OF_NAME_MAX).collect();
+    let live = |kp: KpReport| KpReport { limit: limit_of(state, &kp), ..kp };
+    let meant: Vec<KpReport> = space.kps().into_iter().filter(is_meant).take(OF_NAME_MAX).map(live).collect();
     let mut text: Vec<String> = meant.iter().map(words_of).collect();
     text.extend(space.is_yielding().then(|| YIELDING.to_owned()));
     (!meant.is_empty()).then(|| (meant.iter().map(view_of).collect(), text.join("\n")))
+}
+
+/// Ends the connections of KPs that stay, and their subscriptions; how many.
+pub(crate) fn end_connections(state: &AdminState, is_meant: impl Fn(&KpIdentity<'_>) -> bool) -> usize {
+    state.process.space().map_or(0, |space| space.end_connections(is_meant))
+}
+
+/// What holds for it now: its own report has what held when it asked last.
+fn limit_of(state: &AdminState, kp: &KpReport) -> Option<RequestLimit> {
+    let (whom, rate) = state.handle.limit_for(kp.name.as_deref(), kp.user.as_deref())?;
+    let owner = match whom {
+        Whom::Client(_) => LimitOwner::Kp,
+        Whom::User(_) => LimitOwner::User,
+    };
+    Some(RequestLimit { interval: rate.interval(), burst: rate.burst(), owner })
 }
 
 fn millis(time: Duration) -> f64 {
@@ -97,13 +115,13 @@ fn words_of(kp: &KpReport) -> String {
         ),
     ];
     if let Some(every) = kp.delegation.every {
-        lines.push(format!(
-            "{} of its {} {} handed over: it is told of nothing, and checks every {} or so",
-            kp.delegation.delegated,
-            counted(kp.delegation.accepting as u64, "subscription"),
-            if kp.delegation.delegated == 1 { "is" } else { "are" },
-            span(every),
-        ));
+        let (delegated, all) = (kp.delegation.delegated, kp.delegation.accepting);
+        let which = match (delegated, all) {
+            (1, 1) => "its subscription is".to_owned(),
+            (1, _) => format!("1 of its {all} subscriptions is"),
+            _ => format!("{delegated} of its {all} subscriptions are"),
+        };
+        lines.push(format!("{which} handed over: it is told of nothing, and checks every {} or so", span(every)));
     }
     lines.extend(kp.limit.map(|limit| limited(kp, &limit)));
     if counts.claims_ignored > 0 {

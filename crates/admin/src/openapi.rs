@@ -49,7 +49,7 @@ pub(crate) const DOCS: &[EndpointDoc] = &[
     get("/api/v1/clients/{id}/why", "What happened to a client, in words and in numbers", &[]),
     get("/api/v1/clients/{id}/history", "An hour of a client, if it was among the first or somebody looked at it", &[]),
     get("/api/v1/drops", "What was lost, why, and by whom", &[]),
-    get("/api/v1/alarms", "Alarms that are raised, and the last that are over", &[]),
+    get("/api/v1/alarms", "Alarms that are raised, what will be one if it lasts, and the last that are over", &[]),
     get("/api/v1/classes", "What became of the messages of each class", &[]),
     get("/api/v1/topics", "What is published to, by a sample", &[]),
     get("/api/v1/retained", "Retained messages that match a filter", &["filter", "cursor"]),

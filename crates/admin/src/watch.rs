@@ -128,6 +128,7 @@ pub(crate) async fn look(state: &AdminState) -> Option<Value> {
         let is_incomplete = walk(state, name).await.is_err();
         situation.is_blame_missing = is_incomplete;
     }
+    situation.note_newcomer();
     for (_, client) in talkers.iter().chain(&queues) {
         lock(&state.live.clients).note(client, at);
     }
@@ -269,15 +270,36 @@ fn tell(state: &AdminState, situation: TroubleReport, began: Timestamp) {
 
 /// `/api/v1/alarms`.
 pub(crate) async fn show(axum::extract::State(state): axum::extract::State<Arc<AdminState>>) -> Answered {
+    // As fresh as the sentence of the status, or the two would contradict each other.
+    look_if_old(&state).await;
     Ok(json_of(&alarms(&state)))
 }
 
-/// Those that are raised, and the last that are over.
+/// Those that are raised, what is seen and not raised yet, and the last that are over.
 pub(crate) fn alarms(state: &AdminState) -> Value {
     let watch = lock(&state.watch);
-    let list =
-        |alarms: &mut dyn Iterator<Item = &Alarm>| -> Vec<Value> { alarms.map(|alarm| shown(state, alarm)).collect() };
-    json!({ "alarms": list(&mut watch.alarms.raised()), "cleared": list(&mut watch.alarms.cleared()) })
+    let now = state.handle.now();
+    let raised = |alarm: &Alarm| {
+        let fades = watch.looked_at.and_then(|at| alarm.fading(at));
+        let mut letter = shown(state, alarm);
+        if let Some(after) = fades {
+            letter["gone_s"] = now.since(alarm.seen_at).as_secs().into();
+            letter["cleared_after_s"] = after.as_secs().into();
+        }
+        letter
+    };
+    let pending = |(alarm, after): (&Alarm, Duration)| {
+        let mut letter = shown(state, alarm);
+        letter["lasts_s"] = now.since(alarm.since).as_secs().into();
+        letter["raised_after_s"] = after.as_secs().into();
+        letter
+    };
+    let cleared = |alarm: &Alarm| shown(state, alarm);
+    json!({
+        "alarms": watch.alarms.raised().map(raised).collect::<Vec<Value>>(),
+        "pending": watch.alarms.pending().map(pending).collect::<Vec<Value>>(),
+        "cleared": watch.alarms.cleared().map(cleared).collect::<Vec<Value>>(),
+    })
 }
 
 fn shown(state: &AdminState, alarm: &Alarm) -> Value {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use tidegate_client::{ConfigError, Error, PacerConfig, Parameter, PersistentQuery, ResultChange, Space, SpaceConfig};
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand};
-use print::{columns, print_change, print_pacer, print_row};
+use print::{Parts, columns, print_change, print_pacer, print_row};
 use tidegate_program::{Usage, certificate_hint, harmless};
 use triples::batches;
 
@@ -28,6 +28,8 @@ pub(crate) struct KpError {
 impl KpError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self.error {
+            // Somebody is there, and cannot be trusted.
+            Error::Unreachable { error, .. } if is_untrusted(&error.to_string()) => 1,
             Error::Unreachable { .. } => 3,
             Error::Denied(_) => 4,
             Error::Busy { .. } => 5,
@@ -45,6 +47,9 @@ impl fmt::Display for KpError {
             Error::Unreachable { .. } | Error::Lost(_) | Error::Trust(_) if certificate_hint(&words).is_some() => {
                 write!(f, "; {}", certificate_hint(&words).unwrap_or_default())
             }
+            Error::Unreachable { .. } | Error::Lost(_) if is_untrusted(&words) => {
+                f.write_str(if words.contains("UnknownIssuer") { UNKNOWN_ISSUER } else { OTHER_NAMES })
+            }
             Error::Unreachable { error, .. } | Error::Lost(error) if self.is_plain_ssap && is_cut(error) => {
                 f.write_str("; if this port speaks TLS, try ssaps://, with --cafile for a certificate of your own")
             }
@@ -52,6 +57,16 @@ impl fmt::Display for KpError {
             _ => Ok(()),
         }
     }
+}
+
+/// The words of `tidegate pub` for a certificate that nobody vouches for, and for one with other names.
+const UNKNOWN_ISSUER: &str =
+    "; if you trust this broker, name its certificate, or that of who signed it, with --cafile FILE";
+const OTHER_NAMES: &str = "; the certificate is for other names: give one of them with --space";
+
+/// Whether a connection was refused here, for the certificate of who answered.
+fn is_untrusted(words: &str) -> bool {
+    words.contains("UnknownIssuer") || words.contains("NotValidForName") || words.contains("not valid for name")
 }
 
 /// Whether somebody was there and hung up.
@@ -124,6 +139,10 @@ async fn act(args: &KpArgs) -> Result<()> {
             let wrong = anyhow::anyhow!("this changes data, and is no question:  tidegate kp update '…'");
             return Err(wrong.context(Usage));
         }
+        KpCommand::Query { sparql } if makes_triples(sparql) && !args.at().to_ascii_lowercase().starts_with("ssap") => {
+            let wrong = anyhow::anyhow!("this makes triples, and kp query prints rows:  tidegate rdf query '…'");
+            return Err(wrong.context(Usage));
+        }
         KpCommand::Query { sparql } => {
             let mut out = std::io::stdout().lock();
             let order = columns(sparql);
@@ -148,6 +167,11 @@ pub(crate) fn is_query(sparql: &str) -> bool {
     ["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"].contains(&first_word(sparql).as_str())
 }
 
+/// Whether the answer to a query is a graph.
+fn makes_triples(sparql: &str) -> bool {
+    ["CONSTRUCT", "DESCRIBE"].contains(&first_word(sparql).as_str())
+}
+
 /// The first word behind the prologue, in capital letters.
 fn first_word(sparql: &str) -> String {
     let mut words = sparql.split_whitespace().map(str::to_ascii_uppercase);
@@ -166,6 +190,7 @@ async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool
     for (parameter, why) in unread(how, &pacer) {
         eprintln!("warning: {parameter} makes no difference with --control {}: {why}", how.control);
     }
+    let parts = Parts::of(&pacer, how.poll);
     let query = space.persistent_query(&how.sparql).pacer(pacer);
     let query = if how.poll { query.poll() } else { query };
     let mut query = query.open().await.map_err(KpError::from)?;
@@ -176,7 +201,7 @@ async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool
                 changes += 1;
                 print_change(&change, &order, is_json)?;
             }
-            KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError::from)?, how.poll, is_json)?,
+            KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError::from)?, parts, is_json)?,
             KpEvent::Over => break,
         }
     }
@@ -287,6 +312,9 @@ mod tests {
         let authority = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
         let error = Error::Unreachable { address: "h:1".to_owned(), error: std::io::Error::other(authority) };
         assert!(KpError::from(error).to_string().contains("CA:FALSE"));
+        let issuer = std::io::Error::other("invalid peer certificate: UnknownIssuer");
+        let error = KpError::from(Error::Unreachable { address: "h:1".to_owned(), error: issuer });
+        assert!(error.to_string().ends_with("with --cafile FILE") && error.exit_code() == 1, "{error}");
     }
 
     #[test]

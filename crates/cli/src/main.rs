@@ -171,8 +171,20 @@ fn print_error(error: &anyhow::Error) {
     if error.is::<Problems>() || error.is::<CannotListen>() {
         eprintln!("{error}");
     } else {
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", in_one_line(error));
     }
+}
+
+/// An error with its causes; a cause that the words before it end with is not said again.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            let colon = if text.is_empty() { "" } else { ": " };
+            text = format!("{text}{colon}{cause}");
+        }
+    }
+    text
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {
@@ -186,4 +198,18 @@ fn code_of(error: &anyhow::Error) -> u8 {
         return error.exit_code();
     }
     if error.is::<Problems>() || error.is::<Usage>() { MISUSE } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_said_already_is_not_said_twice() {
+        let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let twice = Err::<(), _>(gone()).context(format!("cannot create /proc/x: {}", gone())).context("no broker");
+        assert_eq!(in_one_line(&twice.unwrap_err()), format!("no broker: cannot create /proc/x: {}", gone()));
+        let once = Err::<(), _>(gone()).context("cannot create /proc/x").unwrap_err();
+        assert_eq!(in_one_line(&once), format!("cannot create /proc/x: {}", gone()));
+    }
 }

@@ -21,6 +21,11 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
     match &args.command {
         UserCommand::Add { name, roles, password_stdin } => {
             check_name(name)?;
+            if args.password_file.is_some() {
+                // Of `init`, the flag of the old name is for a password.
+                let hint = "--users-file is the file of all users; a password comes by --password-stdin";
+                read(&path, MissingFile::IsEmpty).context(hint)?;
+            }
             let password = if *password_stdin { first_line()? } else { ask_twice(name)? };
             let roles = roles.as_deref();
             let is_new = edit(&path, MissingFile::IsEmpty, |users| add(users, name, &password, roles))?;

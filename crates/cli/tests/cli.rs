@@ -191,6 +191,17 @@ fn users_are_added_listed_and_removed() {
     let nobody = user(&["list"], "");
     assert_eq!(text(&nobody.stdout), "");
     assert!(text(&nobody.stderr).starts_with("no users in /"), "{}", text(&nobody.stderr));
+    // A file with a password is none with users, and by either name the flag is for the latter.
+    let secret = folder.path().join("pw").display().to_string();
+    std::fs::write(&secret, "correct horse\n").expect("written");
+    for flag in ["--users-file", "--password-file"] {
+        let wrong = user(&["add", "alice", flag, &secret, "--password-stdin"], "x\n");
+        assert!(text(&wrong.stderr).contains("a password comes by --password-stdin"), "{}", text(&wrong.stderr));
+        assert_eq!(std::fs::read_to_string(&secret).expect("there"), "correct horse\n");
+    }
+    let other = folder.path().join("users").display().to_string();
+    assert!(user(&["add", "bob", "--users-file", &other, "--password-stdin"], "x\n").status.success());
+    assert!(std::fs::read_to_string(&other).expect("there").starts_with("bob:"));
     let empty = user(&["add", "alice", "--password-stdin"], "\n");
     assert!(text(&empty.stderr).contains("a password has 1 to"), "{}", text(&empty.stderr));
 }

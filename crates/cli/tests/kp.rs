@@ -85,6 +85,9 @@ fn exit_codes_say_what_is_wrong() {
         "{words}"
     );
     assert_eq!(run(&urls[0], &["subscribe", LAMP, "--control", "wild"]).status.code(), Some(2));
+    let graph = run(&urls[0], &["query", "CONSTRUCT WHERE { ?s ?p ?o }"]);
+    let words = String::from_utf8_lossy(&graph.stderr).into_owned();
+    assert!(graph.status.code() == Some(2) && words.contains("tidegate rdf query"), "{words}");
 }
 
 #[test]
@@ -128,4 +131,41 @@ fn the_papers_controls_are_known_by_name_and_what_is_out_of_range_is_refused() {
     }
     let help = lines(&run(&url, &["watch", "--help"]));
     assert!(help.contains("algorithm1-p19") && help.contains("t_proc"), "{help}");
+}
+
+/// The lines of the pacer, which come once a second.
+fn glances(url: &str, how: &[&str], count: usize) -> Vec<String> {
+    let arguments = [&["watch", LAMP], how].concat();
+    let mut child = kp(url, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let told = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let told = told.filter(|line| line.starts_with("# ") || line.starts_with("{\"pacer\"")).take(count).collect();
+    let _ = (child.kill(), child.wait());
+    told
+}
+
+#[test]
+fn a_level_shows_what_it_has_and_nothing_else() {
+    let (_service, _doors, [url, _]) = start();
+    lines(&run(&url, &["insert", "urn:lamp", "urn:state", "on"]));
+    for (how, begins) in [
+        (
+            &["--control", "adaptive-equation3", "--interval", "1s", "--set", "delta=10ms"][..],
+            "# adaptive live  AST 1.0",
+        ),
+        (&["--control", "fixed", "--interval", "300ms"], "# fixed live  t 0.30 s  AST –  RBT –  stretch –  losses"),
+        (&["--control", "none", "--poll"], "# none polling  AST –  RBT –  stretch –  losses"),
+        (&["--control", "active-p18", "--interval", "1s"], "# active live  AST "),
+    ] {
+        for line in glances(&url, how, 2) {
+            assert!(line.starts_with(begins), "{how:?}: {line}");
+            let has_rbt = how[1] == "active-p18";
+            assert!(has_rbt || (line.contains("RBT –") && !line.contains("congested")), "{how:?}: {line}");
+        }
+    }
+    for (control, ast, rbt) in [("fixed", true, true), ("adaptive-equation3", false, true), ("active", false, false)] {
+        let line = glances(&url, &["--control", control, "--json"], 1).remove(0);
+        let is_null = |name: &str| line.contains(&format!("\"{name}\":null"));
+        assert_eq!((is_null("ast_ms"), is_null("rbt_ms"), is_null("congested")), (ast, rbt, rbt), "{line}");
+        assert!(!is_null("t_ms") && line.contains("\"t_ms\":"), "{line}");
+    }
 }

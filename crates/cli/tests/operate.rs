@@ -98,7 +98,7 @@ fn limits_and_bans_are_set_listed_and_removed() {
     assert_eq!(
         added,
         "kept out for 10 min: client \"meter-17\"; nobody of that name is connected now: it holds for who comes\n\
-         bans hold for MQTT and at the doors of the smart space; what subscribes there already hears until it asks again\n"
+         bans hold for MQTT and at the doors of the smart space\n"
     );
     assert_eq!(broker.ask(&["ban", "add", "*"]).status.code(), Some(2), "no pattern");
     assert!(broker.told(&["ban"]).contains("too loud"));
@@ -119,7 +119,7 @@ fn limits_and_bans_are_set_listed_and_removed() {
 
 #[test]
 fn a_limit_holds_for_a_kp_of_the_smart_space_and_why_says_so() {
-    let broker = launch().door("http").start();
+    let broker = launch().door("http").door("ssap").start();
     let ask = || {
         let host = broker.address("sparql");
         let head = "GET /query?query=ASK%7B%7D HTTP/1.1\r\nConnection: close\r\npace-client: lamp-7\r\n";
@@ -133,11 +133,66 @@ fn a_limit_holds_for_a_kp_of_the_smart_space_and_why_says_so() {
     assert!(code(&refused) == 429 && refused.contains("\"limited\""), "{refused}");
     assert!(refused.to_ascii_lowercase().contains("retry-after: 1800"), "{refused}");
     let why = broker.told(&["why", "lamp-7"]);
-    assert!(why.contains("holds for this client, of which 2 at once; 1 were refused for it"), "{why}");
+    assert!(why.contains("limit of 2/h requests holds for this client, of which 2 at once; 1 were refused"), "{why}");
     let kps = broker.json(&["kps"]);
     assert_eq!((&kps["kps"][0]["limited"], &kps["kps"][0]["limit_of"]), (&1.into(), &"client".into()));
+    // Whoever asks by the command is told the reason, and not that the broker is busy.
+    for door in ["http", "ssap"] {
+        let space = match door {
+            "http" => format!("http://{}", broker.address("sparql")),
+            _ => format!("ssap://{}", broker.address("ssap")),
+        };
+        let query = ["kp", "--node", "lamp-7", "--space", &space, "query", "SELECT ?o { ?s ?p ?o }"];
+        let output = tidegate(&query).output().expect("the command runs");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        assert!(said.contains("an operator's limit allows") && !said.contains("busy"), "{door}: {said}");
+        assert!(said.contains("come back in 1") && said.contains(" s\n"), "{door}: {said}");
+    }
     broker.told(&["limits", "unset", "lamp-7"]);
+    let why = broker.told(&["why", "lamp-7"]);
+    assert!(why.contains("KP \"lamp-7\"") && !why.contains("holds for"), "it has not asked since: {why}");
+    assert_eq!(broker.json(&["kps"])["kps"][0]["limit_of"], Value::Null);
     assert_eq!(code(&ask()), 200);
+}
+
+#[test]
+fn a_kp_that_subscribes_is_ended_by_kick_and_kept_out_by_a_ban() {
+    let broker = launch().door("http").door("ssap").start();
+    let spaces = [format!("http://{}", broker.address("sparql")), format!("ssap://{}", broker.address("ssap"))];
+    let until_it_hears = |child: &mut std::process::Child| {
+        let mut told = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        told.read_line(&mut line).expect("it speaks");
+        assert_eq!(line, "+ ?o = \"on\"\n");
+        told
+    };
+    let insert = ["kp", "--space", &spaces[0], "insert", "urn:lamp", "urn:state", "on"];
+    assert!(tidegate(&insert).output().expect("the command runs").status.success());
+    for (space, node) in spaces.iter().zip(["stove", "sink"]) {
+        let follow = ["kp", "--node", node, "--space", space, "subscribe", "SELECT ?o { ?s <urn:state> ?o }"];
+        let mut child = tidegate(&follow).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let _told = until_it_hears(&mut child);
+        let told = broker.told(&["kick", node]);
+        let expected = "1 connection at the smart space was ended; nothing keeps it from coming back\n";
+        assert_eq!(told, format!("{node:?}: {expected}"), "{space}");
+        let _ = (child.kill(), child.wait());
+    }
+    // By the protocol itself: the socket is closed, and whoever comes back is told why not.
+    let mut child =
+        tidegate(&["kp", "--node", "kitchen", "--space", &spaces[0], "subscribe", "SELECT ?o { ?s <urn:state> ?o }"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+    let _told = until_it_hears(&mut child);
+    let added = broker.told(&["ban", "add", "kitchen", "--for", "10m"]);
+    assert!(added.contains("client \"kitchen\"; 1 connection at the smart space was ended\nbans hold for"), "{added}");
+    let query = tidegate(&["kp", "--node", "kitchen", "--space", &spaces[0], "query", "ASK {}"]).output();
+    let said = text(&query.expect("the command runs").stderr);
+    assert!(said.contains("banned by an operator"), "{said}");
+    assert!(broker.ask(&["kick", "kitchen"]).status.code() == Some(1), "it is kept out");
+    let _ = (child.kill(), child.wait());
 }
 
 #[test]

@@ -32,10 +32,12 @@ pub enum Error {
     Lost(io::Error),
     /// There was no answer in time; a change may have been made or not.
     TimedOut,
-    /// The broker is too busy, and says when to come back.
+    /// Not now: the broker is too busy, or has another reason, and says when to come back.
     Busy {
         /// When, if it says.
         retry_after: Option<Duration>,
+        /// Its reason, if it is another: an operator's limit, too many wrong passwords, a disk that fails.
+        why: Option<Box<str>>,
         /// Everything that it said about pace.
         hints: Box<Hints>,
     },
@@ -69,7 +71,7 @@ impl Error {
 impl From<BrokerRefusal> for Error {
     fn from(refusal: BrokerRefusal) -> Self {
         match refusal {
-            BrokerRefusal::Busy(hints) => Self::Busy { retry_after: hints.retry_after, hints },
+            BrokerRefusal::Busy(hints, why) => Self::Busy { retry_after: hints.retry_after, why, hints },
             BrokerRefusal::Denied(words) => Self::Denied(words),
             BrokerRefusal::Rejected(words) => Self::Rejected(words),
             BrokerRefusal::Unsupported(words) => Self::Unsupported(words),
@@ -86,6 +88,9 @@ impl From<ConfigError> for Error {
     }
 }
 
+/// From here on milliseconds are of no use to a reader.
+const COUNTED_IN_SECONDS: Duration = Duration::from_secs(10);
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,10 +99,17 @@ impl fmt::Display for Error {
             Self::Trust(words) => f.write_str(words),
             Self::Lost(error) => write!(f, "connection lost: {error}; the request may have been done or not"),
             Self::TimedOut => f.write_str("no answer in time; the request may have been done or not"),
-            Self::Busy { retry_after: Some(after), .. } => {
-                write!(f, "the broker is busy; come back in {} ms", after.as_millis())
+            Self::Busy { retry_after, why, .. } => {
+                f.write_str(why.as_deref().unwrap_or("the broker is busy"))?;
+                match retry_after {
+                    // Rounded up: who comes too early is sent away again.
+                    Some(after) if *after >= COUNTED_IN_SECONDS => {
+                        write!(f, "; come back in {} s", after.as_millis().div_ceil(1000))
+                    }
+                    Some(after) => write!(f, "; come back in {} ms", after.as_millis()),
+                    None => Ok(()),
+                }
             }
-            Self::Busy { .. } => f.write_str("the broker is busy"),
             Self::Denied(words) => write!(f, "not allowed: {words}"),
             Self::Rejected(words) => write!(f, "rejected: {words}"),
             Self::Unsupported(words) => write!(f, "the broker does not know this: {words}"),

@@ -19,6 +19,9 @@ pub(crate) fn words(error: &str, text: &str) -> String {
     let expected = expected.strip_prefix("one of ").unwrap_or(expected);
     let alternatives: Vec<&str> = expected.split(", ").filter_map(readable).collect();
     let reason = alternatives.iter().find(|words| words.contains(' '));
+    if let Some(word) = waits_for_number(text, line, column) {
+        return format!("line {line}, column {column}, at {there}: {word} needs a number");
+    }
     let expected = match (reason, &alternatives[..]) {
         (Some(reason), _) => lowercase(reason),
         (None, []) if !has_beginning(text) => format!("expected {BEGINNINGS}"),
@@ -42,6 +45,19 @@ fn place(error: &str) -> Option<(usize, usize, &str)> {
     let (place, expected) = error.strip_prefix("error at ")?.split_once(": expected ")?;
     let (line, column) = place.split_once(':')?;
     Some((line.parse().ok()?, column.parse().ok()?, expected))
+}
+
+/// `LIMIT` or `OFFSET`, if it is the last before a place: of what may follow the parser names the digits, one by one.
+fn waits_for_number(text: &str, line: usize, column: usize) -> Option<&'static str> {
+    let lines = text.split('\n').enumerate().take(line);
+    let ahead = |(number, text): (usize, &str)| {
+        let most = if number + 1 == line { column.saturating_sub(1) } else { usize::MAX };
+        text.chars().take(most).chain([' ']).collect::<String>()
+    };
+    let before: String = lines.map(ahead).collect();
+    let last = before.split_whitespace().next_back()?;
+    let word = last.rsplit(|c: char| !c.is_alphanumeric() && !"?$:_".contains(c)).next()?;
+    ["LIMIT", "OFFSET"].into_iter().find(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// The word at a place, in quotation marks.
@@ -122,6 +138,12 @@ mod tests {
         assert!(words.starts_with("line 1, column ") && words.ends_with(": IRI parsing failed"), "{words}");
         let words = query("SELECT ?s { ?s ?p ?o FILTER(?o > ) }");
         assert!(words.contains("expected ABS, AVG, ") && words.ends_with(", …"), "{words}");
+        let words = query("SELECT * { ?s ?p ?o }\nLIMIT x");
+        assert!(words.starts_with("line 2, column ") && words.ends_with(", at \"x\": LIMIT needs a number"), "{words}");
+        let words = query("SELECT * { ?s ?p ?o } OFFSET");
+        assert!(words.ends_with(", at the end of the text: OFFSET needs a number"), "{words}");
+        let words = query("SELECT * { ?s ?limit }");
+        assert!(!words.contains("number"), "{words}");
         let words = match Update::parse("INSERT DATA { ?s <urn:p> 1 }", &QueryLimits::default()) {
             Err(GraphError::Syntax(words)) => words,
             other => panic!("{other:?}"),

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use tidegate_settings::suggest::did_you_mean;
 use tidegate_sim::experiment::{self, CaseResult, Experiment, Options};
 use tidegate_sim::report;
 use tidegate_sim::scenario::{self, Axis, BOOK, ConfigEntry, ConfigProblem, Scenario};
@@ -89,7 +90,8 @@ fn load(what: &str) -> Result<Scenario> {
     let path = Path::new(what);
     if !path.exists() {
         let names: Vec<&str> = BOOK.iter().map(|(name, _)| *name).collect();
-        return Err(anyhow::anyhow!("{what} is neither a file nor one of {}", names.join(", "))).context(Usage);
+        let hint = did_you_mean(what, names.iter().copied()).map(|hint| format!("; {hint}")).unwrap_or_default();
+        return Err(anyhow::anyhow!("{what} is neither a file nor one of {}{hint}", names.join(", "))).context(Usage);
     }
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {what}"))?;
     let name = path.file_stem().map_or_else(|| what.to_owned(), |stem| stem.to_string_lossy().into_owned());

@@ -10,6 +10,8 @@ use tidegate_program::{out, say};
 
 use crate::arguments::OverloadArgs;
 
+/// Seconds from which on an interval is no advice.
+const DAY: f64 = 86_400.0;
 /// Intervals beside the given one that are shown, as multiples of it.
 const BESIDE: [f64; 5] = [0.5, 0.8, 1.25, 2.0, 4.0];
 
@@ -66,6 +68,14 @@ fn report(args: &OverloadArgs) -> String {
         load(advised),
         100.0 * load(advised) / limit as f64,
     );
+    if advised > DAY {
+        let _ = writeln!(
+            text,
+            "(that is {:.0} days: with N = {limit} a window of {t} s has no room for this risk; what helps is a larger --limit or \
+             --risk)\n",
+            advised / DAY
+        );
+    }
     let mut beside: Vec<f64> = BESIDE.iter().map(|factor| factor * tau).chain([tau, advised]).collect();
     beside.sort_by(f64::total_cmp);
     for tau in beside {
@@ -102,6 +112,13 @@ mod tests {
         let figures = figures(&args);
         assert!((figures["advised"]["interval_s"].as_f64().unwrap() - advised).abs() < 1e-3, "{figures}");
         assert!(figures["given"]["exactly"].as_f64().unwrap() < 3e-10, "{figures}");
+        assert!(!text.contains("days"), "{text}");
+        let far = OverloadArgs { clients: 1_000_000, interval, limit: 0, window, risk: 0.000_001, json };
+        assert!(
+            report(&far).contains(" days: with N = 0 a window of 1 s has no room for this risk"),
+            "{}",
+            report(&far)
+        );
         assert!(exceeded(advised) <= 0.0101 && exceeded(advised * 0.99) > 0.01, "{advised} s");
     }
 }

@@ -78,6 +78,10 @@ impl AdminClient {
             );
             return Err(AdminError::usage(wrong));
         }
+        if host.parse::<u16>().is_ok_and(|port| port > 0) {
+            let (host, trust) = (format!("127.0.0.1:{host}"), secure.map(|_| Trust::default()));
+            return Ok(Self { host, authorization: authorization(user, password)?, trust });
+        }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let host = if has_port { host.to_owned() } else { format!("{host}:{port}") };
         let trust = secure.map(|_| Trust::default());
@@ -237,6 +241,7 @@ mod tests {
         assert_eq!(host("broker"), Ok("broker:18830".to_owned()));
         assert_eq!(host("https://x"), Ok("x:18830".to_owned()));
         assert_eq!(host("ftp://x"), Err(2));
+        assert_eq!(host("18831"), Ok("127.0.0.1:18831".to_owned()), "as --mqtt takes it");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod access_policy;
 mod admission;
 mod answer_stream;
+mod attendance;
 mod change;
 mod combining;
 mod counts;

@@ -13,6 +13,7 @@ use tidegate_store::disk::Mirror;
 use tokio::sync::oneshot;
 
 use crate::admission::SpaceAdmission;
+use crate::attendance::Attendance;
 use crate::combining::JoinedTask;
 use crate::counts::Counts;
 use crate::drafter::DraftWork;
@@ -112,6 +113,8 @@ pub(crate) struct Shared {
     pub(crate) cache: Arc<Mutex<Cache>>,
     pub(crate) counts: Counts,
     pub(crate) kps: KpDirectory,
+    /// The connections that stay.
+    pub(crate) attendance: Attendance,
     pub(crate) watch: SpaceWatch,
     /// Questions that are being evaluated. No other lock but that of the cache is taken while this one is held.
     pub(crate) evaluating: Mutex<RunningQueries<JoinedTask, Arc<Mutex<WatchTerms>>>>,
@@ -180,6 +183,7 @@ impl Shared {
             evaluating: Mutex::default(),
             counts: Counts::default(),
             kps: KpDirectory::default(),
+            attendance: Attendance::default(),
             watch: SpaceWatch::default(),
             version: AtomicU64::new(0),
             held: Arc::default(),

@@ -83,6 +83,11 @@ fn what_makes_no_sense_is_refused_by_its_name() {
             assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{method} {path}");
         }
     }
+    let told = |text: &[u8]| broker.request("POST", "/query", &direct, text).body;
+    let update = told(b"INSERT DATA { <urn:a> <urn:b> 1 }");
+    assert!(update.contains("this is an update: send it to /update"), "{update}");
+    let limit = told(b"SELECT * { ?s ?p ?o } LIMIT x");
+    assert!(limit.contains("LIMIT needs a number"), "{limit}");
 }
 
 #[test]

@@ -116,6 +116,14 @@ pub(crate) struct Alarm {
     pub(crate) cleared_at: Option<Timestamp>,
 }
 
+impl Alarm {
+    /// Of one that is raised and was not seen at the last look: for how long it has to stay so until it is over.
+    pub(crate) fn fading(&self, looked_at: Timestamp) -> Option<Duration> {
+        let is_gone = self.raised_at.is_some() && self.seen_at < looked_at;
+        is_gone.then(|| self.kind.clear_after())
+    }
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct AlarmBoard {
@@ -181,6 +189,12 @@ impl AlarmBoard {
     /// Those that are raised, by kind.
     pub(crate) fn raised(&self) -> impl Iterator<Item = &Alarm> {
         self.followed.values().filter(|alarm| alarm.raised_at.is_some())
+    }
+
+    /// Those that are not raised yet, and after how long each is if it lasts; by kind.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (&Alarm, Duration)> {
+        let pending = self.followed.values().filter(|alarm| alarm.raised_at.is_none());
+        pending.map(|alarm| (alarm, alarm.kind.raise_after()))
     }
 
     /// Those that have ended, the latest first.

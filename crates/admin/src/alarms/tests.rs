@@ -130,3 +130,20 @@ fn an_alarm_remembers_its_worst_moment() {
     assert_eq!((over.text.as_str(), over.worst_text.as_str()), ("loses 10/s", "loses 900/s"));
     assert_eq!((over.since, over.cleared_at), (at(0), Some(at(34))));
 }
+
+#[test]
+fn what_is_about_to_be_raised_or_cleared_is_known() {
+    let mut board = AlarmBoard::default();
+    let pending = |board: &AlarmBoard| {
+        board.pending().map(|(alarm, after)| (alarm.subject.clone(), after.as_secs())).collect::<Vec<_>>()
+    };
+    for second in 0..3 {
+        board.observe(vec![losing("r", true)], &[], at(second));
+    }
+    assert_eq!((pending(&board), board.raised().count()), (vec![("r".to_owned(), 5)], 0));
+    board.observe(vec![losing("r", true)], &[], at(5));
+    let fading = |board: &AlarmBoard, looked_at| board.raised().next().and_then(|alarm| alarm.fading(looked_at));
+    assert_eq!((pending(&board).len(), fading(&board, at(5))), (0, None));
+    board.observe(Vec::new(), &[], at(12));
+    assert_eq!(fading(&board, at(12)), Some(Duration::from_secs(15)), "not seen at the last look");
+}

@@ -21,6 +21,8 @@ pub(crate) use sentence::{CardSubject, Mood, TroubleCard, name_conflict, reads_i
 
 /// Whose part of a receiver's losses, and of what waits for it, is less is not to blame for them.
 const GUILTY_PART: f64 = 0.2;
+/// The part of all messages from which on a newcomer is worth a word.
+const LOUD_PART: f64 = 0.9;
 /// Messages a second below which a receiver takes nothing.
 const TAKES_MIN: f64 = 1.0;
 /// Losing receivers whose queues are looked into, the worst: each costs a question to its shard.
@@ -42,6 +44,9 @@ pub(crate) struct TroubleReport {
     /// one may want to see. And how many there are.
     pub(crate) unusual: Vec<TroubledPublisher>,
     pub(crate) sending_unusually: usize,
+    /// Messages a second that all send together, and the newcomer who sends the most of them.
+    pub(crate) all_send: f64,
+    pub(crate) newcomer: Option<TroubledPublisher>,
     /// Not all clients were asked whether they are to blame: who floods without being held back may be missing.
     pub(crate) is_blame_missing: bool,
     /// How many receivers lose, and how many are slow and do not lose.
@@ -124,6 +129,13 @@ impl TroubleReport {
             self.sending_unusually += 1;
             insert(&mut self.unusual, TroubledPublisher::of(client, None, None), TroubledPublisher::weight);
         }
+        self.all_send += client.rate.unwrap_or(0.0);
+        if publisher::is_loud_newcomer(client)
+            && limit_of(client).is_none()
+            && self.newcomer.as_ref().is_none_or(|it| Some(it.rate) < client.rate)
+        {
+            self.newcomer = Some(TroubledPublisher::of(client, None, None));
+        }
         if self.is_gate_off && client.link.is_some() {
             self.note_busy(client, limit_of(client));
         }
@@ -145,6 +157,21 @@ impl TroubleReport {
                 crowding: receiver.crowding.clone(),
                 queued: client.queued.0 as u64,
             });
+        }
+    }
+
+    /// Everybody was noted, and who is to blame is known. Of a newcomer nobody knows what is usual for it; who is nearly all of
+    /// what is sent here is worth a look beside the others, though nobody suffers.
+    pub(crate) fn note_newcomer(&mut self) {
+        let others = self.newcomer.as_ref().map_or(0.0, |it| self.all_send - it.rate);
+        let Some(newcomer) = self.newcomer.take().filter(|it| others > 0.0 && it.rate >= LOUD_PART * self.all_send)
+        else {
+            return;
+        };
+        // Without the gate the busiest is named anyway.
+        if !self.is_gate_off && self.publishers.iter().all(|it| it.client_id != newcomer.client_id) {
+            self.sending_unusually += 1;
+            insert(&mut self.unusual, newcomer, TroubledPublisher::weight);
         }
     }
 

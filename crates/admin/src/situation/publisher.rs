@@ -94,6 +94,13 @@ pub(crate) fn usual_of(client: &ClientReport) -> Option<f64> {
     client.publisher.and_then(|publisher| publisher.usual).or_else(|| view::learned_rate(client))
 }
 
+/// Whether nothing is usual for it yet, nobody has granted it anything, and it sends so much that it may be a flood.
+pub(super) fn is_loud_newcomer(client: &ClientReport) -> bool {
+    let publisher = client.publisher.filter(|_| client.link.is_some() && !client.state.is_held_back());
+    let is_new = publisher.is_some_and(|publisher| publisher.granted.is_none()) && usual_of(client).is_none();
+    is_new && client.rate.unwrap_or(0.0) >= NEWCOMER_RATE_MAX
+}
+
 /// Whether it sends far more than is usual for it or granted to it, and so much that it is worth a word. Who is known to send
 /// many at once has them in one window.
 pub(super) fn sends_unusually(client: &ClientReport) -> bool {

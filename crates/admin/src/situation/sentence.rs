@@ -197,7 +197,13 @@ impl TroubleReport {
 
     fn unusual_in_words(&self, publisher: &TroubledPublisher) -> String {
         let harm = if self.does_nobody_suffer() { ", and nobody suffers by it" } else { "" };
-        format!("{}{harm}", publisher.in_words())
+        if publisher.usual.is_some() {
+            return format!("{}{harm}", publisher.in_words());
+        }
+        // Rounded down: who is not alone is not all.
+        let part = (100.0 * publisher.rate / self.all_send.max(publisher.rate)).floor();
+        let rate = per_second(publisher.rate);
+        format!("{:?} sends {rate} (new, {part} % of all messages){harm}", publisher.client_id)
     }
 
     fn bans_in_words(&self) -> Option<String> {

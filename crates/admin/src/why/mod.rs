@@ -106,6 +106,11 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): 
     lines.extend(others.filled());
     lines
         .extend(occupied.map(|id| format!("its messages fill the queue of {id:?}: they are much of what waits there")));
+    if let Some(receiver) = others.longest_queue().filter(|_| !fills && client.rate.is_some())
+        && let Ok(Some(receiver)) = find(&state, receiver).await
+    {
+        lines.extend(others.waiting(&receiver.client));
+    }
     lines.extend(bridges::why_spool(&state, &client_id).into_iter().flatten());
     lines.extend(receiver(&detail));
     lines.extend(others.crowding(&client.receiver));

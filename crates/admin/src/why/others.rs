@@ -22,6 +22,9 @@ const FROM_THE_BEGINNING: &str =
 /// Receivers that are named for one publisher.
 const FILLED_MAX: usize = 5;
 
+/// Messages below which a queue is nothing to speak of.
+const WAITING_MIN: u64 = 100;
+
 /// Name, rate, and what is usual.
 type Named = (Arc<str>, f64, Option<f64>);
 
@@ -55,6 +58,8 @@ pub(super) struct Neighbours {
     all_send: f64,
     /// Receivers that lose its messages, the most first.
     pub(super) fills: Vec<FilledReceiver>,
+    /// For whom the most waits, and how much.
+    longest: Option<(Arc<str>, u64)>,
 }
 
 impl Neighbours {
@@ -96,6 +101,10 @@ impl Neighbours {
         if let Some(name) = self.names.get_mut(&other.origin) {
             *name = Some((Arc::clone(&other.client_id), other.rate.unwrap_or(0.0), usual_of(other)));
         }
+        let queued = other.queued.0 as u64;
+        if queued >= WAITING_MIN && self.longest.as_ref().is_none_or(|(_, most)| *most < queued) {
+            self.longest = Some((Arc::clone(&other.client_id), queued));
+        }
         let receiver = &other.receiver;
         let own = receiver.crowding.iter().find(|flow| flow.origin == self.own_origin && flow.lost > 0);
         if let Some(flow) = own.filter(|_| receiver.is_losing) {
@@ -111,6 +120,20 @@ impl Neighbours {
     /// The part of all messages that somebody sends who sends so many a second; none if nobody was noted.
     pub(super) fn part_of_all(&self, rate: f64) -> Option<f64> {
         (self.all_send > 0.0).then(|| (rate / self.all_send).min(1.0))
+    }
+
+    /// The receiver with the longest queue, if one is long.
+    pub(super) fn longest_queue(&self) -> Option<&Arc<str>> {
+        self.longest.as_ref().map(|(client_id, _)| client_id)
+    }
+
+    /// What of that queue, looked into, is its own, if that is much: nothing is lost yet, and who asks would not hear of it.
+    pub(super) fn waiting(&self, receiver: &ClientReport) -> Option<String> {
+        let (id, all) = (&receiver.client_id, receiver.queued.0 as u64);
+        let own = receiver.receiver.crowding.iter().find(|flow| flow.origin == self.own_origin)?.waiting;
+        let is_much = all >= WAITING_MIN && own * 2 >= all;
+        is_much
+            .then(|| format!("its messages fill the queue of {id:?}: {own} of the {all} that wait there are its own"))
     }
 
     /// Whose queues its messages fill.

@@ -317,3 +317,21 @@ fn a_click_does_what_the_command_says() {
     assert_eq!(proposals[1]["acts"], json!([{ "kind": "unlimit" }]));
     assert_eq!(proposals[2]["acts"], json!([{ "kind": "ban" }, { "kind": "kick" }]));
 }
+
+#[test]
+fn who_has_most_of_what_waits_somewhere_is_told_so_though_nothing_is_lost() {
+    let pump = client(ClientState::Ok, 1000.0, 1000.0, None, 1);
+    let mut others = Neighbours::of(&pump);
+    let mut reader = ClientReport { client_id: "subscriber".into(), origin: 2, ..pump.clone() };
+    reader.queued = (3726, 0);
+    others.note(&reader);
+    assert_eq!(others.longest_queue().map(|id| &**id), Some("subscriber"));
+    let with = |waiting| {
+        let crowding = vec![CrowdingFlow { origin: 1, lost: 0, waiting }];
+        ClientReport { receiver: ReceiverReport { crowding, ..ReceiverReport::default() }, ..reader.clone() }
+    };
+    let told = others.waiting(&with(3700));
+    let expected = "its messages fill the queue of \"subscriber\": 3700 of the 3726 that wait there are its own";
+    assert_eq!(told.as_deref(), Some(expected));
+    assert_eq!(others.waiting(&with(200)), None, "little of it");
+}

@@ -37,9 +37,14 @@ pub(crate) fn per_second(rate: f64) -> String {
     format!("{}/s", number(rate))
 }
 
-/// What somebody has set, as it was set.
+/// What somebody has set, as it was set: in whole numbers of the shortest time that has one.
 pub(crate) fn whole_per_second(rate: f64) -> String {
-    if (rate - rate.round()).abs() < 1e-6 { format!("{rate:.0}/s") } else { per_second(rate) }
+    let whole = |(secs, unit): (f64, &str)| {
+        let count = rate * secs;
+        (count >= 0.5 && (count - count.round()).abs() < 1e-6 * count).then(|| format!("{count:.0}/{unit}"))
+    };
+    let units = [(1.0, "s"), (60.0, "m"), (3600.0, "h"), (86_400.0, "d")];
+    units.into_iter().find_map(whole).unwrap_or_else(|| per_second(rate))
 }
 
 /// Three digits that mean something.
@@ -82,6 +87,8 @@ mod tests {
 
     #[test]
     fn limits_are_shown_as_they_were_set() {
-        assert_eq!((whole_per_second(5.0), whole_per_second(0.5)), ("5/s".to_owned(), "0.50/s".to_owned()));
+        let of = |count: f64, secs: f64| whole_per_second(1.0 / (secs / count));
+        assert_eq!([of(5.0, 1.0), of(2.0, 60.0), of(7.0, 3600.0)], ["5/s", "2/m", "7/h"]);
+        assert_eq!([of(120.0, 60.0), whole_per_second(1.0 / 7.0)], ["2/s", "0.14/s"]);
     }
 }

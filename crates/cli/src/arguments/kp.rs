@@ -1,12 +1,14 @@
 //! Arguments of `tidegate kp`.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tidegate_client::{DetectorRule, InitialRule, Parameter, Preset};
 
+use tidegate_server::config::did_you_mean;
 use tidegate_server::config::units::parse_duration;
 
 const EXAMPLES: &str = "\
@@ -25,7 +27,7 @@ With --json each line is an object. Subject and predicate of a triple are IRIs, 
   tidegate kp update 'INSERT DATA { <urn:room1> <urn:temp> 21.5 }'
 A user is named in the address (http://USER@HOST); TIDEGATE_PASSWORD has the password then, or the
 file that TIDEGATE_PASSWORD_FILE names.
-Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is busy.";
+Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 not now: it is busy, or says why.";
 
 /// A client of the smart space, line by line: for scripts in any language.
 #[derive(Args, Clone, Debug)]
@@ -98,13 +100,13 @@ pub(crate) struct FollowArgs {
     #[arg(value_name = "SPARQL")]
     pub(crate) sparql: String,
     /// Level of control, or an algorithm of the papers by name; see below
-    #[arg(long, value_name = "NAME", default_value_t = Preset::Active)]
+    #[arg(long, value_name = "NAME", default_value_t = Preset::Active, value_parser = control)]
     pub(crate) control: Preset,
     /// How congestion is recognised: mediate, rigorous, light, one of these with -paper, or slides-paper
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, value_name = "RULE", value_parser = detector)]
     pub(crate) detector: Option<DetectorRule>,
     /// Where the first back-off comes from: auto, history, memory, advice or minimum
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, value_name = "RULE", value_parser = initial)]
     pub(crate) initial: Option<InitialRule>,
     /// Mean interval of the basic levels, first one of the others: 10s if nothing is said
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -140,9 +142,52 @@ fn how_to_choose() -> String {
 
 fn parameter(text: &str) -> Result<(Parameter, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    Ok((name.parse().map_err(|error| format!("{error}"))?, value.to_owned()))
+    Ok((named(name, Parameter::NAMES)?, value.to_owned()))
 }
 
+fn control(text: &str) -> Result<Preset, String> {
+    named(text, Preset::NAMES)
+}
+
+fn detector(text: &str) -> Result<DetectorRule, String> {
+    named(text, DetectorRule::NAMES)
+}
+
+fn initial(text: &str) -> Result<InitialRule, String> {
+    named(text, InitialRule::NAMES)
+}
+
+/// One of these names, or what is wrong with it and which was probably meant.
+fn named<T: FromStr<Err: Display>>(text: &str, names: &[&'static str]) -> Result<T, String> {
+    text.parse().map_err(|error| match did_you_mean(text, names.iter().copied()) {
+        Some(hint) => format!("{error}; {hint}"),
+        None => format!("{error}"),
+    })
+}
+
+/// As `--set` reads times: a number without a unit is seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "a time such as 500ms, 10s or 2m".to_owned())
+    let seconds = || Duration::try_from_secs_f64(text.trim().parse().ok()?).ok().filter(|time| !time.is_zero());
+    parse_duration(text).or_else(seconds).ok_or_else(|| "a time such as 500ms, 10s or 2m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_mistyped_is_answered_with_the_one_that_was_meant() {
+        let hint = |told: Result<(), String>| told.unwrap_err().rsplit("; ").next().unwrap_or_default().to_owned();
+        assert_eq!(hint(control("acitve").map(drop)), "did you mean \"active\"?");
+        assert_eq!(hint(parameter("aplha=2").map(drop)), "did you mean \"alpha\"?");
+        assert_eq!(hint(detector("ligth").map(drop)), "did you mean \"light\"?");
+        assert!(!control("wild").unwrap_err().contains("did you mean"), "nothing is near");
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_in_seconds_as_in_set() {
+        let times = ["5", "0.5", "500ms", "10s"].map(|text| time(text).unwrap().as_millis());
+        assert_eq!(times, [5000, 500, 500, 10_000]);
+        assert!(["", "x", "-1", "0", "nan", "1e99"].iter().all(|text| time(text).is_err()));
+    }
 }

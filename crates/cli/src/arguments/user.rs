@@ -10,8 +10,8 @@ pub(crate) struct UserArgs {
     #[command(subcommand)]
     pub(crate) command: UserCommand,
 
-    /// The file with the users (not one with a password: see --password-stdin); else that of the configuration
-    #[arg(long, value_name = "FILE", global = true)]
+    /// The file with the users (a password comes by --password-stdin); else that of the configuration
+    #[arg(long = "users-file", visible_alias = "password-file", value_name = "FILE", global = true)]
     // A string, as the flag of the same name of serve: the parser hands one to the other.
     pub(crate) password_file: Option<String>,
 

@@ -1,10 +1,11 @@
 //! What is printed: rows, changes of a result, and how its pacer is; as lines or as JSON.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tidegate_client::{ChangeSource, ResultChange, Row, Term, WatchStats};
+use tidegate_client::{ChangeSource, Level, PacerConfig, Parameter, ResultChange, Row, Term, WatchStats};
 use tidegate_program::harmless;
 
 pub(super) fn print_change(change: &ResultChange, order: &[String], is_json: bool) -> Result<()> {
@@ -77,44 +78,76 @@ fn binding(row: &Row) -> Value {
     row.iter().map(|(name, term)| (name.to_owned(), value(term))).collect::<Map<_, _>>().into()
 }
 
-pub(super) fn print_pacer(stats: &WatchStats, is_polling: bool, is_json: bool) -> Result<()> {
+/// What a level of control has, by what it was told to be: the rest of a pacer's state moves, and nothing reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    ast: bool,
+    rbt: bool,
+    detector: bool,
+    is_polling: bool,
+}
+
+impl Parts {
+    pub(super) fn of(config: &PacerConfig, is_polling: bool) -> Self {
+        Self {
+            ast: matches!(config.level, Level::Adaptive | Level::Active),
+            rbt: config.level == Level::Active,
+            detector: config.ignores(Parameter::Detector).is_none(),
+            is_polling,
+        }
+    }
+}
+
+pub(super) fn print_pacer(stats: &WatchStats, parts: Parts, is_json: bool) -> Result<()> {
+    let told = if is_json { pacer_json(stats, parts).to_string() } else { pacer_line(stats, parts) };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{told}")?;
+    Ok(out.flush()?)
+}
+
+fn pacer_json(stats: &WatchStats, parts: Parts) -> Value {
+    let (pacer, counts) = (&stats.pacer, &stats.counts);
+    let millis = |time: Duration| time.as_millis();
+    json!({"pacer": {
+        "level": pacer.level.name(), "ast_ms": parts.ast.then(|| millis(pacer.ast)),
+        "rbt_ms": parts.rbt.then(|| millis(pacer.rbt)), "t_ms": stats.timeout.map(millis),
+        "stretch": parts.rbt.then_some(pacer.stretch), "congested": parts.detector.then_some(pacer.congested),
+        "loss_rate": pacer.loss_rate, "burst": pacer.burst,
+        "live": stats.is_live, "rows": stats.rows, "notifications": counts.notifications, "checks": counts.checks,
+        "answered": counts.answered, "denied": counts.denied, "failed": counts.failed, "gaps": counts.gaps,
+        "losses": counts.losses, "away": counts.away, "delegations": counts.delegations,
+        "delegated_ms": stats.delegated.map(millis)}})
+}
+
+fn pacer_line(stats: &WatchStats, parts: Parts) -> String {
     let (pacer, counts) = (&stats.pacer, &stats.counts);
     let lost = counts.gaps + counts.losses + counts.away;
     // Before the first one the estimate is only what is assumed.
     let losses = if lost == 0 { "none".to_owned() } else { format!("{:.4}/s", pacer.loss_rate) };
-    let mut out = std::io::stdout().lock();
-    if is_json {
-        let told = json!({"pacer": {
-            "level": pacer.level.name(), "ast_ms": pacer.ast.as_millis(), "rbt_ms": pacer.rbt.as_millis(),
-            "stretch": pacer.stretch, "congested": pacer.congested, "loss_rate": pacer.loss_rate, "burst": pacer.burst,
-            "live": stats.is_live, "rows": stats.rows, "notifications": counts.notifications, "checks": counts.checks,
-            "answered": counts.answered, "denied": counts.denied, "failed": counts.failed, "gaps": counts.gaps,
-            "losses": counts.losses, "away": counts.away, "delegations": counts.delegations,
-            "delegated_ms": stats.delegated.map(|every| every.as_millis())}});
-        writeln!(out, "{told}")?;
-    } else {
-        writeln!(
-            out,
-            "# {} {}  AST {:.2} s  RBT {:.2} s  stretch {:.2}{}  losses {losses}  checks {} ({} denied, {} failed)  \
-             notified {}  lost {lost}",
-            pacer.level,
-            match stats.delegated {
-                Some(every) => format!("delegated, every {:.1} s", every.as_secs_f64()),
-                None if stats.is_live => "live".to_owned(),
-                None if is_polling => "polling".to_owned(),
-                None => "away".to_owned(),
-            },
-            pacer.ast.as_secs_f64(),
-            pacer.rbt.as_secs_f64(),
-            pacer.stretch,
-            if pacer.congested { " congested" } else { "" },
-            counts.checks,
-            counts.denied,
-            counts.failed,
-            counts.notifications,
-        )?;
-    }
-    Ok(out.flush()?)
+    let seconds = |is_there: bool, time: Duration| {
+        if is_there { format!("{:.2} s", time.as_secs_f64()) } else { "–".to_owned() }
+    };
+    // AST and RBT say how long the others wait.
+    let timeout = stats.timeout.filter(|_| !parts.ast).map(|t| format!("t {}  ", seconds(true, t)));
+    format!(
+        "# {} {}  {}AST {}  RBT {}  stretch {}{}  losses {losses}  checks {} ({} denied, {} failed)  notified {}  lost {lost}",
+        pacer.level,
+        match stats.delegated {
+            Some(every) => format!("delegated, every {:.1} s", every.as_secs_f64()),
+            None if stats.is_live => "live".to_owned(),
+            None if parts.is_polling => "polling".to_owned(),
+            None => "away".to_owned(),
+        },
+        timeout.unwrap_or_default(),
+        seconds(parts.ast, pacer.ast),
+        seconds(parts.rbt, pacer.rbt),
+        if parts.rbt { format!("{:.2}", pacer.stretch) } else { "–".to_owned() },
+        if parts.detector && pacer.congested { " congested" } else { "" },
+        counts.checks,
+        counts.denied,
+        counts.failed,
+        counts.notifications,
+    )
 }
 
 #[cfg(test)]

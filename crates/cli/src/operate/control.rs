@@ -87,6 +87,11 @@ pub(crate) fn ban(args: &BanArgs) -> Result<u8> {
             // The ban holds. A broker in trouble may not be able to say whom it meets.
             let here =
                 who_is_there(&door, whom).unwrap_or_else(|error| format!("who is there cannot be asked: {error}"));
+            let here = match kp_connections(&answer) {
+                None => here,
+                Some(ended) if here == NOBODY => ended,
+                Some(ended) => format!("{here}; {ended}"),
+            };
             let words = format!("kept out for {}: {}; {here}\n{HOLDS_WHERE}\n", span(time.as_secs()), in_words(whom));
             (answer, words)
         }
@@ -166,9 +171,17 @@ fn is_connected(row: &Value) -> bool {
     row["state"] != "away" && row["state"] != "away-losing" && row["state"] != "closed"
 }
 
-/// Where a ban holds, and what it does not do.
-const HOLDS_WHERE: &str =
-    "bans hold for MQTT and at the doors of the smart space; what subscribes there already hears until it asks again";
+/// What was ended at the smart space, in words; none if nothing was.
+pub(super) fn kp_connections(answer: &Value) -> Option<String> {
+    match answer["kp_connections"].as_u64()? {
+        0 => None,
+        1 => Some("1 connection at the smart space was ended".to_owned()),
+        count => Some(format!("{count} connections at the smart space were ended")),
+    }
+}
+
+/// Where a ban holds.
+const HOLDS_WHERE: &str = "bans hold for MQTT and at the doors of the smart space";
 /// How connections end that a ban or `tidegate kick` has ended (0x98).
 const SENT_AWAY: &str = "administrative action";
 const NOBODY: &str = "nobody of that name is connected now: it holds for who comes";

@@ -21,7 +21,7 @@ fn text(answer: &Value) -> String {
     if rows.is_empty() {
         return "no KP was heard of late\n".to_owned();
     }
-    let (table, total) = (TextTable::of(KPS, rows).text(), answer["total"].as_u64().unwrap_or(0) as usize);
+    let (table, total) = (TextTable::of(KPS, &folded(rows)).text(), answer["total"].as_u64().unwrap_or(0) as usize);
     let rest = if total > rows.len() {
         format!("{} of {total} KPs, those that ask most\n", rows.len())
     } else {
@@ -38,9 +38,46 @@ pub(super) fn in_top(answer: &Value) -> String {
         return String::new();
     }
     let columns: Vec<Column> = KPS.iter().filter(|(head, ..)| SHOWN.contains(head)).copied().collect();
+    let rows = folded(rows);
     let rest = rows.len().saturating_sub(IN_TOP_MAX);
     let rest = if rest > 0 { format!("and {rest} more:  tidegate kps\n") } else { String::new() };
     format!("\n{}{rest}", TextTable::of(&columns, &rows[..rows.len().min(IN_TOP_MAX)]).text())
+}
+
+/// Those without a name of their own are one line, however many: each `tidegate kp` without `--node` is another.
+fn folded(rows: &[Value]) -> Vec<Value> {
+    let (mut folded, unnamed): (Vec<Value>, Vec<Value>) = rows.iter().cloned().partition(|row| !is_unnamed(row));
+    if unnamed.len() < 2 {
+        return rows.to_vec();
+    }
+    let mut all = unnamed[0].clone();
+    for name in ["class", "role", "weight", "door", "user", "address"] {
+        if unnamed.iter().any(|row| row[name] != all[name]) {
+            all[name] = Value::Null;
+        }
+    }
+    let of = |name: &str| unnamed.iter().map(|row| row[name].as_f64().unwrap_or(0.0)).collect::<Vec<f64>>();
+    for name in ["requests", "answered", "refused", "limited", "outdated", "failed", "delegated"] {
+        all[name] = (of(name).iter().sum::<f64>() as u64).into();
+    }
+    let answered: f64 = of("answered").iter().sum();
+    let waited: f64 = of("waited_mean_ms").iter().zip(of("answered")).map(|(mean, count)| mean * count).sum();
+    all["waited_mean_ms"] = (waited / answered.max(1.0)).into();
+    all["waited_max_ms"] = of("waited_max_ms").into_iter().fold(0.0, f64::max).into();
+    all["silent_s"] = (of("silent_s").into_iter().fold(f64::MAX, f64::min) as u64).into();
+    all["name"] = format!("({} without a name)", unnamed.len()).into();
+    // By its requests, as the others are.
+    let requests = |row: &Value| row["requests"].as_u64().unwrap_or(0);
+    let place = folded.iter().position(|row| requests(row) < requests(&all)).unwrap_or(folded.len());
+    folded.insert(place, all);
+    folded
+}
+
+/// Whether its name is one of chance, as our clients make them, or it has none.
+fn is_unnamed(row: &Value) -> bool {
+    let Some(name) = row["name"].as_str() else { return true };
+    let is_hex = |rest: &str| rest.len() == 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.strip_prefix("tidegate-").is_some_and(is_hex)
 }
 
 /// KPs that stand in `top`.
@@ -75,6 +112,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn those_without_a_name_of_their_own_are_one_line() {
+        let kp = |name: &str, requests: u64| {
+            json!({ "name": name, "class": "normal", "weight": 1, "address": "10.0.0.7", "door": "http", "silent_s": requests,
+                    "requests": requests, "answered": requests, "waited_mean_ms": 1.0, "waited_max_ms": requests })
+        };
+        let unnamed = |number: u64| kp(&format!("tidegate-{number:016x}"), number);
+        let rows = [kp("lamp", 9), unnamed(3), kp("tidegate-x", 2), unnamed(2), unnamed(1)];
+        let folded = folded(&rows);
+        let names: Vec<&str> = folded.iter().filter_map(|row| row["name"].as_str()).collect();
+        assert_eq!(names, ["lamp", "(3 without a name)", "tidegate-x"]);
+        let all = &folded[1];
+        assert_eq!((&all["requests"], &all["silent_s"], &all["class"]), (&6.into(), &1.into(), &"normal".into()));
+        assert_eq!((all["waited_mean_ms"].as_f64(), all["waited_max_ms"].as_f64()), (Some(1.0), Some(3.0)));
+        assert_eq!(super::folded(&rows[..2]).len(), 2, "one is as it is");
+    }
 
     #[test]
     fn each_kp_has_a_line_and_what_is_left_out_is_said() {

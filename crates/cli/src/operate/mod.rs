@@ -117,10 +117,11 @@ pub(crate) fn alarms(args: &PlainArgs) -> Result<u8> {
     if code == 0 {
         out("no alarms\n");
     }
+    out(&pending_text(rows("pending")));
     if !rows("alarms").is_empty() {
         let mut table = TextTable::new(&[("SINCE", Align::Left), ("KIND", Align::Left), ("WHAT", Align::Left)]);
         for alarm in rows("alarms") {
-            table.row([shown(&alarm["since"]), shown(&alarm["kind"]), whole(&alarm["text"])]);
+            table.row([shown(&alarm["since"]), shown(&alarm["kind"]), raised_text(alarm)]);
         }
         out(&format!("{}\n", table.text_within(terminal_columns())));
     }
@@ -134,6 +135,25 @@ pub(crate) fn alarms(args: &PlainArgs) -> Result<u8> {
         out(&format!("{}\n", table.text_within(terminal_columns())));
     }
     Ok(code)
+}
+
+/// What is wrong and no alarm yet: who reads the status beside it sees why.
+fn pending_text(rows: &[Value]) -> String {
+    let line = |alarm: &Value| {
+        let [lasts, after] = ["lasts_s", "raised_after_s"].map(|name| alarm[name].as_u64().unwrap_or(0));
+        let words = whole(&alarm["text"]);
+        format!("  {}: {words} (seen for {lasts} s; an alarm if it lasts {after} s)\n", shown(&alarm["kind"]))
+    };
+    if rows.is_empty() { String::new() } else { format!("not yet:\n{}", rows.iter().map(line).collect::<String>()) }
+}
+
+/// A raised one; of one that is not seen any more it says so, and when it is over.
+fn raised_text(alarm: &Value) -> String {
+    let words = whole(&alarm["text"]);
+    match (alarm["gone_s"].as_u64(), alarm["cleared_after_s"].as_u64()) {
+        (Some(gone), Some(after)) => format!("{words} (not seen for {gone} s; over after {after} s)"),
+        _ => words,
+    }
 }
 
 /// The one sentence of the broker, with what to type.
@@ -312,7 +332,13 @@ pub(crate) fn kick(args: &KickArgs) -> Result<u8> {
         out(&format!("the session of {:?} has ended; {lost}\n", args.client));
         return Ok(0);
     }
-    out(&format!("{:?} was disconnected (0x98); nothing keeps it from coming back\n", args.client));
+    let mqtt = (answer["mqtt"] != false).then(|| format!("{:?} was disconnected (0x98)", args.client));
+    let at_the_space = control::kp_connections(&answer).map(|ended| match mqtt {
+        Some(_) => ended,
+        None => format!("{:?}: {ended}", args.client),
+    });
+    let ended: Vec<String> = mqtt.into_iter().chain(at_the_space).collect();
+    out(&format!("{}; nothing keeps it from coming back\n", ended.join("; ")));
     Ok(0)
 }
 
@@ -379,4 +405,22 @@ fn print_json(value: &Value) -> Result<u8> {
 pub(crate) fn why_text(door: &AdminClient, client_id: &str) -> Result<String, AdminError> {
     let answer = door.get(&format!("/api/v1/clients/{}/why", escaped(client_id)))?;
     Ok(answer["text"].as_str().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_about_to_be_raised_or_cleared_is_said_with_its_window() {
+        let pending = json!([{"kind": "losing", "text": "\"wall-7\" loses 5004/s", "lasts_s": 2, "raised_after_s": 5}]);
+        let text = pending_text(pending.as_array().unwrap());
+        assert_eq!(text, "not yet:\n  losing: \"wall-7\" loses 5004/s (seen for 2 s; an alarm if it lasts 5 s)\n");
+        assert_eq!(pending_text(&[]), "");
+        let fading = json!({"text": "\"wall-7\" loses 1537/s", "gone_s": 12, "cleared_after_s": 15});
+        assert_eq!(raised_text(&fading), "\"wall-7\" loses 1537/s (not seen for 12 s; over after 15 s)");
+        assert_eq!(raised_text(&json!({"text": "x"})), "x");
+    }
 }

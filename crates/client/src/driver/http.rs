@@ -201,7 +201,9 @@ impl HttpResponse {
         }
         Err(match self.status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                BrokerRefusal::Busy(Box::new(self.hints()))
+                // The reason of one that is busy is that it is.
+                let why = (problem != "busy" && !told.is_null()).then(|| words.into());
+                BrokerRefusal::Busy(Box::new(self.hints()), why)
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BrokerRefusal::Denied(words),
             StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED | StatusCode::METHOD_NOT_ALLOWED => {

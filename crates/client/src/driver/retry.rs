@@ -137,7 +137,7 @@ mod tests {
 
     fn busy(retry_after: Duration, ticket: Option<Ticket>) -> Error {
         let hints = Hints { retry_after: Some(retry_after), ticket, ..Hints::default() };
-        Error::Busy { retry_after: hints.retry_after, hints: Box::new(hints) }
+        Error::Busy { retry_after: hints.retry_after, why: None, hints: Box::new(hints) }
     }
 
     #[tokio::test]

@@ -247,7 +247,7 @@ impl SocketTask {
                     401 | 403 => Error::Denied(status.to_string()),
                     429 | 503 => {
                         let hints = Box::new(hints_of(response.headers()));
-                        Error::Busy { retry_after: hints.retry_after, hints }
+                        Error::Busy { retry_after: hints.retry_after, why: None, hints }
                     }
                     _ => Error::Unsupported(format!("no subscriptions there: {status}")),
                 })

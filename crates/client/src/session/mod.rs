@@ -18,8 +18,8 @@ use crate::prelude::*;
 /// Why a broker did not do what it was asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BrokerRefusal {
-    /// Too busy: come back later.
-    Busy(Box<Hints>),
+    /// Come back later: it is too busy, or says another reason.
+    Busy(Box<Hints>, Option<Box<str>>),
     /// Not allowed.
     Denied(String),
     /// The request makes no sense to it.

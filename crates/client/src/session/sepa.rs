@@ -93,8 +93,11 @@ pub fn read(text: &str) -> Result<Option<SepaInput>, BrokerRefusal> {
         let words = word(&message, "error_description").map_or(error.clone(), |more| format!("{error}: {more}"));
         let code = message.get("status_code").and_then(Value::as_u64).unwrap_or(500);
         let refusal = match code {
-            429 | 503 => BrokerRefusal::Busy(Box::new(hints_of(&message))),
-            _ if error == "too_many_requests" => BrokerRefusal::Busy(Box::new(hints_of(&message))),
+            _ if matches!(code, 429 | 503) || error == "too_many_requests" => {
+                // Of one that is busy the reason is that it is.
+                let why = (!matches!(error.as_str(), "busy" | "too_many_requests")).then(|| words.into());
+                BrokerRefusal::Busy(Box::new(hints_of(&message)), why)
+            }
             401 | 403 => BrokerRefusal::Denied(words),
             501 => BrokerRefusal::Unsupported(words),
             400..=499 => BrokerRefusal::Rejected(words),
@@ -143,7 +146,7 @@ mod tests {
         let hints = Hints { retry_after: Some(Duration::from_millis(70)), ..Hints::default() };
         assert_eq!(
             read(busy),
-            Ok(Some(SepaInput::Refused { alias: None, refusal: BrokerRefusal::Busy(Box::new(hints)) }))
+            Ok(Some(SepaInput::Refused { alias: None, refusal: BrokerRefusal::Busy(Box::new(hints), None) }))
         );
         assert_eq!(read(r#"{"ping":1}"#), Ok(None));
     }

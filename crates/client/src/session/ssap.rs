@@ -211,6 +211,11 @@ fn hints_of(message: &SsapMessage<'_>) -> Result<Hints, SsapFault> {
     Ok(hints)
 }
 
+/// Whether it says more than that there is too much to do.
+fn is_a_reason(words: &str) -> bool {
+    !words.is_empty() && words != "too much to do"
+}
+
 fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed, BrokerRefusal>, SsapFault> {
     let status = reply.status()?.unwrap_or_default();
     let words = || {
@@ -220,7 +225,8 @@ fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed
     match Status::of(&status) {
         Some(Status::Success) => {}
         Some(Status::OutOfResources | Status::Closing | Status::Reset) => {
-            return Ok(Err(BrokerRefusal::Busy(Box::new(hints))));
+            let why = reply.text("reason").ok().flatten().map(|words| words.trim().into());
+            return Ok(Err(BrokerRefusal::Busy(Box::new(hints), why.filter(|words: &Box<str>| is_a_reason(words)))));
         }
         Some(Status::AccessDenied) => return Ok(Err(BrokerRefusal::Denied(words()))),
         Some(Status::NotImplemented) => return Ok(Err(BrokerRefusal::Unsupported(words()))),
@@ -332,7 +338,7 @@ mod tests {
               name=\"pace-retry-after-ms\">250</parameter></SSAP_message><SSAP_message>x</SSAP_message>",
         );
         let hints = Hints { retry_after: Some(Duration::from_millis(250)), ..Hints::default() };
-        let answer = Err(BrokerRefusal::Busy(Box::new(hints)));
+        let answer = Err(BrokerRefusal::Busy(Box::new(hints), None));
         assert_eq!(listener.hear(), Some(Ok(SsapInput::Confirmed { transaction: 3, answer })));
         assert!(matches!(listener.hear(), Some(Err(BrokerRefusal::Nonsense(_)))));
     }

@@ -31,6 +31,7 @@ use map::Maps;
 use rule::RuleSetting;
 use sink::SinkSettings;
 use tidegate_core::classes::Class;
+pub use tidegate_settings::suggest::did_you_mean;
 pub use tidegate_settings::{ConfigEntry, ConfigProblem, ConfigValue, Fields, Origin, Problems, setting, units};
 use tidegate_settings::{read_fields, suggest};
 

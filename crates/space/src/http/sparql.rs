@@ -173,6 +173,10 @@ async fn ask(
                     Err(error) => wrong(error.into()),
                 };
             }
+            Err(GraphError::Syntax(_)) if Update::parse(&text, limits).is_ok() => {
+                let detail = "this is an update: send it to /update";
+                return wrong(SpaceProblem::new(StatusCode::BAD_REQUEST, "not-sparql", detail));
+            }
             Err(error) => return wrong(error.into()),
         };
         let (query, form) = match terms.apply(query) {

@@ -23,6 +23,7 @@ use super::guard::Authenticated;
 use super::problem::SpaceProblem;
 use super::{HttpState, asks};
 use crate::access_policy::{AccessPolicy, ConnectionRights, KpIdentity, RIGHTS_CHANGED, banned};
+use crate::attendance::{SENT_AWAY, Seat};
 use crate::counts::ConnectionKind;
 use crate::handle::SpaceHandle;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
@@ -103,6 +104,7 @@ struct Socket {
     handle: SpaceHandle,
     policy: Arc<dyn AccessPolicy>,
     kp: SocketKp,
+    seat: Seat,
     rights: ConnectionRights,
     subscriptions: HashMap<u64, SepaSubscription>,
     under_way: VecDeque<(PendingSubscribe, TextReading<Option<GraphError>>)>,
@@ -119,7 +121,8 @@ async fn attend(
 ) {
     let (outlet, mut inlet) = outlet(&handle);
     let (subscriptions, under_way, out) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-    let mut state = Socket { handle, policy, kp, rights, subscriptions, under_way, outlet, out, out_bytes: 0 };
+    let seat = Seat::take(&handle.shared, kp.user.clone(), kp.address, kp.name.as_deref());
+    let mut state = Socket { handle, policy, kp, seat, rights, subscriptions, under_way, outlet, out, out_bytes: 0 };
     state.serve(&mut socket, &mut inlet).await;
     for id in state.subscriptions.into_keys() {
         state.handle.depart(SubscriberId(id), &state.outlet);
@@ -147,6 +150,7 @@ impl Socket {
                 biased;
                 // First of all: whoever always has something to say would never see its end.
                 () = end_of(self.kp.ends) => return say_goodbye(socket, TOKEN_ENDED).await,
+                () = self.seat.is_sent_away() => return say_goodbye(socket, SENT_AWAY).await,
                 () = end_of(self.kp.shown_s.map(|_| looked_at.0 + LOOK_INTERVAL)) => {
                     let before = std::mem::replace(&mut looked_at, (Instant::now(), self.policy.generation()));
                     if before.1 != looked_at.1 && self.is_taken_back() {
@@ -184,6 +188,9 @@ impl Socket {
     fn caller(&mut self, asks: &Asks) -> Result<Caller, String> {
         if self.kp.name.is_none() {
             self.kp.name.clone_from(&asks.client);
+            if let Some(name) = &self.kp.name {
+                self.seat.name(name);
+            }
         }
         let SocketKp { user, address, name, .. } = &self.kp;
         let kp =

@@ -28,6 +28,7 @@ use super::read::{AnswerKind, ReadOutcome, Understood, WaitingFor, class_of, dec
 use super::write::{self, SsapSubscription};
 use super::{SsapState, SubscriptionEnd, subscription_name, uuid};
 use crate::access_policy::{ConnectionRights, KpIdentity, RIGHTS_CHANGED, banned};
+use crate::attendance::{SENT_AWAY, Seat};
 use crate::counts::{ConnectionKind, Ssap};
 use crate::handle::SpaceHandle;
 use crate::limits::{
@@ -67,6 +68,7 @@ struct SsapConnection {
     user: Option<Arc<str>>,
     /// The node of its first message: nobody gains by another name in each.
     node: Option<Box<str>>,
+    seat: Seat,
     /// Its number: its changes are made in the order in which they were sent.
     flow: u64,
     writer: WriteSide,
@@ -126,6 +128,7 @@ impl SsapConnection {
         Self {
             handle: door.handle.restricted(rights.rights.as_ref()),
             flow: door.handle.new_flow(),
+            seat: Seat::take(&door.handle.shared, user.clone(), peer.ip(), None),
             rights,
             door,
             peer,
@@ -174,6 +177,7 @@ impl SsapConnection {
             let (alarm, wanted) = (self.alarm(), self.buffer.wanted());
             tokio::select! {
                 biased;
+                () = self.seat.is_sent_away() => return self.go().await,
                 (outcome, understood) = next(&mut self.under_way) => self.hear(outcome, understood),
                 Some(farewell) = farewells.recv() => self.leave(&farewell),
                 Some((id, told)) = inlet.next() => {
@@ -264,7 +268,10 @@ impl SsapConnection {
     fn start(&mut self, Plan { header, asks, step }: Plan) {
         self.renew_rights();
         let scope = self.handle.scope();
-        let node = self.node.get_or_insert_with(|| (&*header.node_id).into());
+        let node = self.node.get_or_insert_with(|| {
+            self.seat.name(&header.node_id);
+            (&*header.node_id).into()
+        });
         let kp = KpIdentity { user: self.user.as_deref(), address: self.peer.ip(), name: Some(node) };
         if let Some(left) = self.door.policy.banned_for(&kp) {
             return self.conclude(&header, PlanStep::Close(Status::KpRequest, banned(left)));
@@ -423,6 +430,15 @@ impl SsapConnection {
                 write::refusal(&header, &refused, &mut self.out);
             }
         }
+    }
+
+    /// An operator has ended the connection: its subscriptions are told.
+    async fn go(&mut self) -> Ended {
+        for subscription in self.subscriptions.values() {
+            subscription.ended(Status::Reset, SENT_AWAY, None, &mut self.out);
+        }
+        let _ = self.flush().await;
+        "sent away by an operator"
     }
 
     async fn flush(&mut self) -> Result<(), Ended> {

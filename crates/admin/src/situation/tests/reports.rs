@@ -82,6 +82,7 @@ fn look(clients: &[ClientReport], limit_of: impl Fn(&ClientReport) -> Option<f64
             situation.note_blamed(client, limit_of(client), blame);
         }
     }
+    situation.note_newcomer();
     situation
 }
 
@@ -101,6 +102,25 @@ fn who_sends_far_more_than_usual_is_named_though_nobody_suffers_and_that_is_no_a
     assert!(!beside.text.contains("nobody suffers"), "somebody does: {}", beside.text);
     let allowed = look(&[pump], |_| Some(500.0)).sentence();
     assert_eq!(allowed.mood, Mood::Calm, "an operator allows it: {}", allowed.text);
+}
+
+#[test]
+fn a_newcomer_that_is_nearly_all_that_is_sent_is_named_though_nobody_suffers_and_that_is_no_alarm() {
+    let mut clients: Vec<ClientReport> =
+        (1..=5).map(|number| client(number, ClientState::Ok, 2.0, Some(2.0))).collect();
+    clients.push(client(9, ClientState::Ok, 4800.0, None));
+    let situation = look(&clients, |_| None);
+    let sentence = situation.sentence();
+    assert_eq!(sentence.text, "\"client-9\" sends 4800/s (new, 99 % of all messages), and nobody suffers by it");
+    assert_eq!((sentence.mood, sentence.next.as_str()), (Mood::Notice, "tidegate why client-9"));
+    assert_eq!((situation.conditions(), situation.troubled()), (Vec::new(), 1));
+    assert_eq!(situation.cards()[0].kind, "unusual");
+
+    assert_eq!(look(&clients, |_| Some(9000.0)).sentence().mood, Mood::Calm, "an operator allows it");
+    assert_eq!(look(&clients[5..], |_| None).sentence().mood, Mood::Calm, "nobody else sends");
+    clients[0].rate = Some(1000.0);
+    clients[0].publisher = clients[0].publisher.map(|it| PublisherReport { usual: Some(1000.0), ..it });
+    assert_eq!(look(&clients, |_| None).sentence().mood, Mood::Calm, "one of two that send much");
 }
 
 #[test]

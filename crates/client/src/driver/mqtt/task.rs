@@ -306,7 +306,7 @@ impl MqttTask {
 fn refusal(reason: ReasonCode, hints: &Hints) -> Error {
     match reason {
         ReasonCode::ServerBusy | ReasonCode::ServerUnavailable | ReasonCode::QuotaExceeded => {
-            Error::Busy { retry_after: hints.retry_after, hints: Box::new(hints.clone()) }
+            Error::Busy { retry_after: hints.retry_after, why: None, hints: Box::new(hints.clone()) }
         }
         other => Error::Denied(other.name().to_owned()),
     }

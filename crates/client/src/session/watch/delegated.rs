@@ -74,7 +74,9 @@ impl Watch {
     /// It is notified again, or there is no subscription any more: checks look for losses only, as they did before.
     pub(super) fn take_back<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
         if self.delegated.take().is_some() {
-            self.next = self.pacer.first_delay(rng).map(|delay| now + delay);
+            let delay = self.pacer.first_delay(rng);
+            self.timeout_ms = delay.map(super::millis);
+            self.next = delay.map(|delay| now + delay);
         }
     }
 

@@ -249,6 +249,9 @@ pub struct WatchStats {
     pub delegated: Option<Duration>,
     /// When the next check is due.
     pub next_check: Option<Timestamp>,
+    /// t: how long the pacer has it wait, from the end of the check before; none where the level has no checks, or the broker says
+    /// when.
+    pub timeout: Option<Duration>,
     /// Distinct rows of the view.
     pub rows: usize,
 }

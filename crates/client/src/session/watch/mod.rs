@@ -46,6 +46,8 @@ pub struct Watch {
     check: WatchCheck,
     /// When the regular check is due.
     next: Option<Timestamp>,
+    /// t, as the pacer has drawn it.
+    timeout_ms: Option<u32>,
     /// When what a gap announced is to be fetched.
     fetch: Option<Timestamp>,
     /// Lost notifications that are known by their numbers and not repaired.
@@ -126,9 +128,9 @@ impl Watch {
     /// A watch that begins now.
     pub fn new<R: Rng + ?Sized>(plan: &Arc<WatchPlan>, now: Timestamp, rng: &mut R) -> Self {
         let mut pacer = Pacer::new(&plan.pacer);
-        let first = pacer.first_delay(rng).map(|delay| now + delay);
+        let first = pacer.first_delay(rng);
         let (next, due) = match plan.delivery {
-            ChangeDelivery::Push => (first, Some(now)),
+            ChangeDelivery::Push => (first.map(|delay| now + delay), Some(now)),
             ChangeDelivery::Poll => {
                 // Somebody waits for the first result: what fails is tried again soon.
                 pacer.on_user_waiting();
@@ -144,6 +146,7 @@ impl Watch {
             subscription: WatchSubscription { due, ..WatchSubscription::default() },
             check: WatchCheck::Idle,
             next,
+            timeout_ms: first.map(millis),
             fetch: None,
             gap: 0,
             can_tell_missed: false,
@@ -169,6 +172,7 @@ impl Watch {
             is_live: self.subscription.live.is_some(),
             delegated: self.delegated,
             next_check: self.next,
+            timeout: self.timeout_ms.map(|t| Duration::from_millis(t.into())).filter(|_| self.delegated.is_none()),
             rows: self.view.len(),
         }
     }
@@ -303,6 +307,7 @@ impl Watch {
     fn end<R: Rng + ?Sized>(&mut self, at: Timestamp, outcome: &Outcome, rng: &mut R) {
         let is_fetched = core::mem::take(&mut self.is_fetching);
         let delay = if is_fetched { None } else { self.pacer.on_outcome(at, outcome, rng) };
+        self.timeout_ms = delay.map(millis);
         self.next = self.next_after(at, delay, outcome, rng);
         self.count(outcome);
     }
@@ -330,6 +335,7 @@ impl Watch {
             return self.end(at, &outcome, rng);
         }
         self.pacer = pacer;
+        self.timeout_ms = delay.map(millis);
         self.next = self.next_after(at, delay, &outcome, rng);
         self.count(&outcome);
     }
@@ -378,4 +384,9 @@ impl Watch {
         };
         self.pending = Some(Box::new(change));
     }
+}
+
+/// A delay is at most thirty days, which fit.
+fn millis(delay: Duration) -> u32 {
+    u32::try_from(delay.as_millis()).unwrap_or(u32::MAX)
 }

@@ -334,6 +334,24 @@ fn after_a_loss_the_next_check_comes_when_the_formula_says() {
 }
 
 #[test]
+fn the_timeout_that_is_shown_is_the_one_that_is_waited() {
+    let config = PacerConfig { interval: Duration::from_millis(300), ..PacerConfig::default() };
+    for level in [Level::Fixed, Level::Random, Level::Active] {
+        let (mut bed, _) = Bed::live_with(&PacerConfig { level, ..config.clone() }, &["a"]);
+        for _ in 0..5 {
+            let attempt = bed.check();
+            bed.whole(attempt, &["a"]);
+            let (answered, shown) = (bed.now, bed.watch.stats().timeout.unwrap());
+            assert!(level != Level::Fixed || shown == config.interval, "{shown:?}");
+            let next = bed.watch.stats().next_check.unwrap().since(answered);
+            assert_eq!(next.as_millis(), shown.as_millis(), "{level}");
+        }
+    }
+    let (bed, _) = Bed::live_with(&PacerConfig { level: Level::None, ..config }, &["a"]);
+    assert_eq!(bed.watch.stats().timeout, None);
+}
+
+#[test]
 fn the_papers_know_regular_checks_only() {
     let (mut bed, live) = Bed::live_with(&equation_3(10_000), &["a"]);
     let attempt = bed.check();
