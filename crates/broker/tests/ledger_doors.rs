@@ -29,13 +29,13 @@ struct Told {
     client_id: String,
     fate: Fate,
     /// Whether it has a word for a message that is not taken; else such a message is dropped.
-    is_told: bool,
+    has_word: bool,
     _open: Box<dyn std::any::Any>,
 }
 
 impl Told {
     fn new(client_id: impl Into<String>, fate: Fate, open: impl std::any::Any) -> Self {
-        Self { client_id: client_id.into(), fate, is_told: true, _open: Box::new(open) }
+        Self { client_id: client_id.into(), fate, has_word: true, _open: Box::new(open) }
     }
 }
 
@@ -77,7 +77,7 @@ fn mqtt(broker: &Broker, qos: QoS) -> Told {
     if qos > QoS::AtMostOnce {
         return Told::new(client_id, fate, client);
     }
-    Told { is_told: false, ..Told::new(client_id, Fate::default(), client) }
+    Told { has_word: false, ..Told::new(client_id, Fate::default(), client) }
 }
 
 fn http(broker: &Broker, path: &'static str) -> Told {
@@ -165,7 +165,7 @@ fn amqp(broker: &Broker, is_settled: bool) -> Told {
     }
     if is_settled {
         client.sync();
-        return Told { is_told: false, ..Told::new(client_id, Fate::default(), client) };
+        return Told { has_word: false, ..Told::new(client_id, Fate::default(), client) };
     }
     let mut fate = Fate::default();
     while fate.taken + fate.slowed < FLOOD {
@@ -205,12 +205,12 @@ fn what_each_door_refuses_is_refused_in_the_ledger_and_what_it_drops_is_dropped(
         let told = flood(&broker);
         let ledger = ledger(&broker, &told.client_id);
         // Where nobody is told, nobody knows but the ledger.
-        let taken = if told.is_told { told.fate.taken } else { ledger.passed as u32 };
+        let taken = if told.has_word { told.fate.taken } else { ledger.passed as u32 };
         let slowed = FLOOD - taken;
-        assert!(!told.is_told || told.fate.slowed == slowed, "{door}: {:?}", told.fate);
+        assert!(!told.has_word || told.fate.slowed == slowed, "{door}: {:?}", told.fate);
         // A state that is said again costs nothing the first time.
         assert!((AT_ONCE - 1..=AT_ONCE + 1).contains(&taken), "{door}: {taken} taken");
-        let (refused, dropped) = if told.is_told { (slowed, 0) } else { (0, slowed) };
+        let (refused, dropped) = if told.has_word { (slowed, 0) } else { (0, slowed) };
         let (refused, dropped) = (u64::from(refused), u64::from(dropped));
         assert_eq!((ledger.received, ledger.passed), (FLOOD.into(), taken.into()), "{door}: {ledger:?}");
         let lost = ledger.lost_on(LedgerSide::In) - ledger.refused();

@@ -27,7 +27,7 @@ pub(crate) struct KpError {
 
 impl KpError {
     pub(crate) fn exit_code(&self) -> u8 {
-        match self.error {
+        match &self.error {
             // Somebody is there, and cannot be trusted.
             Error::Unreachable { error, .. } if is_untrusted(&error.to_string()) => 1,
             Error::Unreachable { .. } => 3,

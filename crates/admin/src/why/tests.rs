@@ -327,7 +327,7 @@ fn who_has_most_of_what_waits_somewhere_is_told_so_though_nothing_is_lost() {
     others.note(&reader);
     assert_eq!(others.longest_queue().map(|id| &**id), Some("subscriber"));
     let with = |waiting| {
-        let crowding = vec![CrowdingFlow { origin: 1, lost: 0, waiting }];
+        let crowding = vec![CrowdingFlow { origin: 1, lost: 0, waiting, is_newcomer: false }];
         ClientReport { receiver: ReceiverReport { crowding, ..ReceiverReport::default() }, ..reader.clone() }
     };
     let told = others.waiting(&with(3700));

@@ -81,20 +81,22 @@ fn binding(row: &Row) -> Value {
 /// What a level of control has, by what it was told to be: the rest of a pacer's state moves, and nothing reads it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
-    ast: bool,
-    rbt: bool,
+    level: Level,
     detector: bool,
     is_polling: bool,
 }
 
 impl Parts {
     pub(super) fn of(config: &PacerConfig, is_polling: bool) -> Self {
-        Self {
-            ast: matches!(config.level, Level::Adaptive | Level::Active),
-            rbt: config.level == Level::Active,
-            detector: config.ignores(Parameter::Detector).is_none(),
-            is_polling,
-        }
+        Self { level: config.level, detector: config.ignores(Parameter::Detector).is_none(), is_polling }
+    }
+
+    fn ast(self) -> bool {
+        matches!(self.level, Level::Adaptive | Level::Active)
+    }
+
+    fn rbt(self) -> bool {
+        self.level == Level::Active
     }
 }
 
@@ -109,9 +111,9 @@ fn pacer_json(stats: &WatchStats, parts: Parts) -> Value {
     let (pacer, counts) = (&stats.pacer, &stats.counts);
     let millis = |time: Duration| time.as_millis();
     json!({"pacer": {
-        "level": pacer.level.name(), "ast_ms": parts.ast.then(|| millis(pacer.ast)),
-        "rbt_ms": parts.rbt.then(|| millis(pacer.rbt)), "t_ms": stats.timeout.map(millis),
-        "stretch": parts.rbt.then_some(pacer.stretch), "congested": parts.detector.then_some(pacer.congested),
+        "level": pacer.level.name(), "ast_ms": parts.ast().then(|| millis(pacer.ast)),
+        "rbt_ms": parts.rbt().then(|| millis(pacer.rbt)), "t_ms": stats.timeout.map(millis),
+        "stretch": parts.rbt().then_some(pacer.stretch), "congested": parts.detector.then_some(pacer.congested),
         "loss_rate": pacer.loss_rate, "burst": pacer.burst,
         "live": stats.is_live, "rows": stats.rows, "notifications": counts.notifications, "checks": counts.checks,
         "answered": counts.answered, "denied": counts.denied, "failed": counts.failed, "gaps": counts.gaps,
@@ -128,7 +130,7 @@ fn pacer_line(stats: &WatchStats, parts: Parts) -> String {
         if is_there { format!("{:.2} s", time.as_secs_f64()) } else { "–".to_owned() }
     };
     // AST and RBT say how long the others wait.
-    let timeout = stats.timeout.filter(|_| !parts.ast).map(|t| format!("t {}  ", seconds(true, t)));
+    let timeout = stats.timeout.filter(|_| !parts.ast()).map(|t| format!("t {}  ", seconds(true, t)));
     format!(
         "# {} {}  {}AST {}  RBT {}  stretch {}{}  losses {losses}  checks {} ({} denied, {} failed)  notified {}  lost {lost}",
         pacer.level,
@@ -139,9 +141,9 @@ fn pacer_line(stats: &WatchStats, parts: Parts) -> String {
             None => "away".to_owned(),
         },
         timeout.unwrap_or_default(),
-        seconds(parts.ast, pacer.ast),
-        seconds(parts.rbt, pacer.rbt),
-        if parts.rbt { format!("{:.2}", pacer.stretch) } else { "–".to_owned() },
+        seconds(parts.ast(), pacer.ast),
+        seconds(parts.rbt(), pacer.rbt),
+        if parts.rbt() { format!("{:.2}", pacer.stretch) } else { "–".to_owned() },
         if parts.detector && pacer.congested { " congested" } else { "" },
         counts.checks,
         counts.denied,

@@ -59,12 +59,11 @@ fn has_blank_node(line: &[u8]) -> bool {
             (Some(_), _) if is_escaped => is_escaped = false,
             (Some(b'"'), b'\\') => is_escaped = true,
             (Some(end), byte) if end == *byte => inside = None,
-            (Some(_), _) => {}
             (None, b'"') => inside = Some(b'"'),
             (None, b'<') => inside = Some(b'>'),
             (None, b'#') => return false,
             (None, b':') if before == b'_' => return true,
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
         before = *byte;
     }

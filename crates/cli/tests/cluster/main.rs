@@ -309,9 +309,13 @@ fn an_owner_that_was_overtaken_never_acknowledges() {
         node.put_to_sleep();
         // Half before it is overtaken, half behind; "x" is nobody's, "t/x" is for sessions that last.
         let (early, late) = sockets.split_at_mut(4);
-        early.iter_mut().for_each(|socket| publish_some(socket, 1));
+        for socket in early {
+            publish_some(socket, 1);
+        }
         nodes.owner_but(Some(sleeper));
-        late.iter_mut().for_each(|socket| publish_some(socket, 1));
+        for socket in late.iter_mut() {
+            publish_some(socket, 1);
+        }
         std::thread::sleep(Duration::from_millis(dice.below(500)));
         let node = &nodes.list[sleeper];
         node.signal(Signal::CONT);
@@ -351,7 +355,7 @@ fn publish_to_the_end(socket: &mut TcpStream) -> Vec<u8> {
             Ok(0) => return heard,
             Ok(count) => heard.extend_from_slice(&buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                publish_some(socket, 3)
+                publish_some(socket, 3);
             }
             Err(_) => return heard,
         }

@@ -225,8 +225,9 @@ fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed
     match Status::of(&status) {
         Some(Status::Success) => {}
         Some(Status::OutOfResources | Status::Closing | Status::Reset) => {
-            let why = reply.text("reason").ok().flatten().map(|words| words.trim().into());
-            return Ok(Err(BrokerRefusal::Busy(Box::new(hints), why.filter(|words: &Box<str>| is_a_reason(words)))));
+            let said = reply.text("reason").ok().flatten();
+            let why = said.as_deref().map(str::trim).filter(|words| is_a_reason(words)).map(Box::from);
+            return Ok(Err(BrokerRefusal::Busy(Box::new(hints), why)));
         }
         Some(Status::AccessDenied) => return Ok(Err(BrokerRefusal::Denied(words()))),
         Some(Status::NotImplemented) => return Ok(Err(BrokerRefusal::Unsupported(words()))),

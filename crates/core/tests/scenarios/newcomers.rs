@@ -66,7 +66,7 @@ impl Scene {
         let mut got = [0; 3];
         for _ in 0..secs * 10 {
             self.tick += 1;
-            let is_due = |n: usize| (self.tick + n) % 2 == 0;
+            let is_due = |n: usize| (self.tick + n).is_multiple_of(2);
             for (n, wire) in self.devices.iter().enumerate().filter(|(n, _)| is_due(*n)) {
                 self.net.send_bytes(*wire, &message(&format!("d/{n}")));
             }

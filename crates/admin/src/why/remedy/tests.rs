@@ -389,7 +389,9 @@ fn who_was_too_much_from_its_beginning_is_named_when_it_is_known_and_a_limit_let
     assert!(usual.is_some_and(|usual| usual > 900.0), "{usual:?}");
     let mut situation = TroubleReport::default();
     let clients = world.shard.clients(0, world.now).0;
-    clients.iter().for_each(|client| situation.note(client, |_| None));
+    for client in &clients {
+        situation.note(client, |_| None);
+    }
     for client_id in situation.to_look_into() {
         situation.note_waiting(&world.report(&client_id));
     }
@@ -414,7 +416,9 @@ fn who_was_too_much_from_its_beginning_is_named_when_it_is_known_and_a_limit_let
     assert_eq!(sentence.next, "tidegate why flood");
     let historian = world.report("historian");
     let mut others = Neighbours::of(&historian);
-    clients.iter().for_each(|other| others.note(other));
+    for other in &clients {
+        others.note(other);
+    }
     let words = others.crowding(&historian.receiver);
     assert!(words[0].starts_with("of \"flood\", which sends ") && words[0].contains("too much here"), "{words:?}");
     let command = world.apply_proposal("flood", false);
