@@ -142,7 +142,9 @@ fn sn_unanswered(broker: &Broker, client_id: String, client: SnClient, topic: u1
         let publish = SnPublish { dup: false, quality, retain: false, topic, message: 0, payload: b"flood" };
         client.say(Packet::Publish(publish));
     }
+    let begun = std::time::Instant::now();
     while ledger(broker, &client_id).received < FLOOD.into() {
+        assert!(begun.elapsed() < PATIENCE, "{} of {FLOOD} have come", ledger(broker, &client_id).received);
         std::thread::yield_now();
     }
     let slowed = ledger(broker, &client_id).refused() as u32;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use support::sn::SnClient;
-use support::{Client, address, config, connect_packet, listener, start, tcp};
+use support::{Client, PATIENCE, address, config, connect_packet, listener, start, tcp};
 use tidegate_broker::ask::{Answer, Question};
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
@@ -146,7 +146,9 @@ fn nor_does_it_over_datagrams_at_the_end_of_a_connection() {
         let metrics = broker.handle().extra_metrics();
         metrics.iter().find(|metric| metric.family == "sn_peers").map(|metric| metric.value)
     };
+    let begun = std::time::Instant::now();
     while peers() != Some(1) {
+        assert!(begun.elapsed() < PATIENCE);
         std::thread::yield_now();
     }
     mirror.0.store(false, Ordering::Relaxed);
@@ -155,9 +157,11 @@ fn nor_does_it_over_datagrams_at_the_end_of_a_connection() {
     client.say(SnPacket::Publish(SnPublish { dup: false, quality, retain: false, topic, message: 1, payload: b"!" }));
     client.say(SnPacket::Disconnect { seconds: None });
     while peers() != Some(0) {
+        assert!(begun.elapsed() < PATIENCE);
         std::thread::yield_now();
     }
     while broker.stats().publish_received == 0 {
+        assert!(begun.elapsed() < PATIENCE);
         std::thread::yield_now();
     }
     for silent in [&client, &stranger] {

@@ -122,7 +122,8 @@ impl Carrier {
         }
     }
 
-    /// False if it was told to stop.
+    /// False if it was told to stop. Where whole files are missing there it does not stop before they are there: what is there could be a part of
+    /// a store that has never been there, and whoever is handed it would carry on with that part.
     fn complete(&self, folders: &Folders, lacks: Vec<Lack>, told: &AtomicBool) -> io::Result<bool> {
         let unfinished: Vec<String> = {
             let files = self.mirror.files();
@@ -136,6 +137,7 @@ impl Carrier {
             self.mirror.push(MirrorChange::Remove(&name), true)?;
         }
         let mut piece = vec![0; PIECE_BYTES_MAX];
+        let may_stop = lacks.iter().all(|(_, from)| from.is_some());
         for (name, from) in lacks {
             if from.is_none() {
                 self.mirror.push(MirrorChange::Create(&name), false)?;
@@ -150,7 +152,7 @@ impl Carrier {
                 if len == 0 {
                     break;
                 }
-                if told.load(Ordering::Relaxed) {
+                if may_stop && told.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
                 self.mirror.push(MirrorChange::Append(&name, &piece[..len]), false)?;

@@ -142,8 +142,12 @@ impl Stayer {
         }
     }
 
-    /// Lets go of its connection, and goes to whoever lets it in; whether its session was there.
+    /// Goes to whoever lets it in once its connection has ended, and not before: who is about to end would let it in as well. Whether its session
+    /// was there.
     pub(super) fn come_back(&mut self, until: Instant) -> Result<bool> {
+        while self.line.is_some() && Instant::now() < until {
+            self.take();
+        }
         self.line = None;
         let (line, present) = Line::roam(&self.addresses, Self::ID, SessionLifetime::Lasting, until)?;
         self.line = Some(line);
