@@ -92,7 +92,7 @@ fn a_page_that_is_listed_may_ask_and_read_the_answer() {
     let allowed = broker.request("OPTIONS", "/update", &before, b"");
     assert_eq!(allowed.status, 204);
     assert_eq!(allowed.header("access-control-allow-origin"), Some("https://app.example"));
-    assert!(allowed.header("access-control-allow-methods").unwrap().contains("post"), "{}", allowed.head);
+    assert!(allowed.header("access-control-allow-methods").unwrap().contains("POST"), "{}", allowed.head);
     let answer = broker.request("POST", "/query", &[page, site, FORM], b"query=ASK%7B%7D");
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
