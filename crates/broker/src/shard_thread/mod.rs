@@ -330,7 +330,7 @@ impl ShardThread {
         self.write_down();
         self.send_batches();
         self.flush_ups();
-        self.look_at_held();
+        self.look_at_held(!self.order.is_empty());
         self.write_all();
         self.close_all();
         self.settle_requests();

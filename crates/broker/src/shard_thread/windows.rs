@@ -3,8 +3,13 @@
 //!
 //! Nobody is looked at who was never sent anything in excess, and others only after some KiB. Where nobody tells of
 //! windows, on other systems or where the kernel's socket for it may not be opened, sockets alone say who is slow.
+//!
+//! Where several readers seem slow at the same time while the loop cannot read everybody, it is the loop that is scarce, and not they: then nothing
+//! is held back. The loop reads the entitled first, and whatever waits in a queue costs it more than what goes out at once. Twenty fast readers of
+//! twenty blasts got 0.67 of what they get without control, in some runs a half.
 
 use std::io;
+use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::{ConnId, Shard};
@@ -15,9 +20,20 @@ use crate::link::SocketLink;
 use crate::window::gauge::{FIRST_LOOK, WindowGauge, WindowLook};
 use crate::window::sock_diag::{Question, SockDiag};
 
+/// Turns have left somebody unread for so long, with several held: the loop is scarce. One turn does that for anybody who sends much at once.
+const SCARCE_AFTER: Duration = Duration::from_millis(10);
+/// Fewer readers may well be slow, and be flooded by whom the loop cannot read.
+const SEVERAL: usize = 4;
+/// So long after the last such turn it is taken to be scarce still.
+const SCARCE_FOR: Duration = Duration::from_secs(1);
+
 /// Who is looked at.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
+    /// Since when each turn has left somebody unread.
+    left_since: Option<Timestamp>,
+    /// Until when the loop is taken to be scarce.
+    scarce_until: Option<Timestamp>,
     /// None before it is needed.
     diag: Option<io::Result<SockDiag>>,
     /// Those that may be sent nothing in excess; each once.
@@ -58,6 +74,20 @@ impl ClientWindow {
 }
 
 impl Windows {
+    /// A turn has left somebody unread, or nobody.
+    fn note_turn(&mut self, has_left: bool, now: Timestamp) {
+        let is_loop = self.held.len() >= SEVERAL || self.is_loop_scarce(now);
+        if !has_left || !is_loop {
+            self.left_since = None;
+        } else if now.since(*self.left_since.get_or_insert(now)) >= SCARCE_AFTER {
+            self.scarce_until = Some(now + SCARCE_FOR);
+        }
+    }
+
+    fn is_loop_scarce(&self, now: Timestamp) -> bool {
+        self.scarce_until.is_some_and(|until| until > now)
+    }
+
     /// What the kernel says of this connection, if it says anything.
     fn ask(&mut self, question: &Question) -> Option<WindowLook> {
         self.diag.get_or_insert_with(SockDiag::open).as_ref().ok()?.ask(question)
@@ -116,7 +146,9 @@ impl ShardThread {
     /// Looks at one client, and tells the core what may be sent to it.
     fn look(&mut self, id: ConnId) {
         let Some(connection) = self.connections.get(id) else { return };
-        let Some(allowance) = self.windows.look(&connection.link, &mut connection.window, self.now) else {
+        let is_scarce = self.windows.is_loop_scarce(self.now);
+        let look = || self.windows.look(&connection.link, &mut connection.window, self.now);
+        let Some(allowance) = (!is_scarce).then(look).flatten() else {
             connection.window = ClientWindow::Unknown(0);
             return self.shard.set_excess_allowance(id, Shard::NO_EXCESS_YET, self.now);
         };
@@ -131,8 +163,9 @@ impl ShardThread {
         self.shard.set_excess_allowance(id, allowance, self.now);
     }
 
-    /// Looks again at those that may be sent nothing in excess, when it is time.
-    pub(super) fn look_at_held(&mut self) {
+    /// Looks again at those that may be sent nothing in excess, when it is time. `has_left`: whether this turn has left somebody unread.
+    pub(super) fn look_at_held(&mut self, has_left: bool) {
+        self.windows.note_turn(has_left, self.now);
         if self.windows.due.is_none_or(|due| due > self.now) {
             return;
         }
@@ -164,5 +197,45 @@ impl ShardThread {
         for id in self.connections.ids() {
             self.shard.set_excess_allowance(id, Shard::NO_EXCESS_YET, self.now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_nanos(millis * 1_000_000)
+    }
+
+    fn holding(readers: u32) -> Windows {
+        let held = (0..readers).map(|index| ConnId { index, generation: 1 }).collect();
+        Windows { held, ..Windows::default() }
+    }
+
+    #[test]
+    fn the_loop_is_scarce_when_turn_after_turn_leaves_somebody_unread_and_for_a_second_after() {
+        let mut windows = holding(20);
+        windows.note_turn(true, at(1000));
+        windows.note_turn(false, at(1009));
+        windows.note_turn(true, at(1012));
+        assert!(!windows.is_loop_scarce(at(1012)), "one that sends much at once");
+        windows.note_turn(true, at(1022));
+        assert!(windows.is_loop_scarce(at(1022)));
+        // Nobody is held any more, and there is too much to read still.
+        windows.held.clear();
+        windows.note_turn(true, at(1500));
+        windows.note_turn(true, at(1510));
+        windows.note_turn(false, at(1520));
+        assert!(windows.is_loop_scarce(at(2509)) && !windows.is_loop_scarce(at(2510)));
+    }
+
+    #[test]
+    fn one_reader_that_is_slow_is_held_however_long_the_loop_has_too_much_to_read() {
+        let mut windows = holding(1);
+        for turn in 0..1000 {
+            windows.note_turn(true, at(1000 + turn));
+        }
+        assert!(!windows.is_loop_scarce(at(2000)));
     }
 }
