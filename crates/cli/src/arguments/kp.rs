@@ -27,7 +27,7 @@ With --json each line is an object. Subject and predicate of a triple are IRIs, 
   tidegate kp update 'INSERT DATA { <urn:room1> <urn:temp> 21.5 }'
 A user is named in the address (http://USER@HOST); TIDEGATE_PASSWORD has the password then, or the
 file that TIDEGATE_PASSWORD_FILE names.
-Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 not now: busy, or it says why.";
+Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 not now (busy, a limit, …).";
 
 /// A client of the smart space, line by line: for scripts in any language.
 #[derive(Args, Clone, Debug)]
